@@ -1,0 +1,506 @@
+"""The words of msbench as frozen dataclasses. Standard library only, so that anything may import it.
+
+Units are in the names: ``time_ns``, ``bytes_per_s``. A figure that does not exist is ``None`` beside a status that says why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Dims = Mapping[str, int]
+
+
+class Precision(StrEnum):
+    """The element type of a task."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+    @property
+    def ctype(self) -> str:
+        """The C type behind ``scalar_t``."""
+        return {"fp32": "float", "bf16": "__nv_bfloat16"}[self.value]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes an element."""
+        return {"fp32": 4, "bf16": 2}[self.value]
+
+    @property
+    def unit_roundoff(self) -> float:
+        """u = 2^-p for a p-bit significand, rounding to nearest (Higham 2002, section 2.1)."""
+        return {"fp32": 2.0**-24, "bf16": 2.0**-8}[self.value]
+
+
+class Split(StrEnum):
+    """Where a case comes from."""
+
+    PAPER = "paper"
+    LARGE = "large"
+    ODD = "odd"
+    HELDOUT = "heldout"
+
+
+class Origin(StrEnum):
+    """Who wrote a version."""
+
+    NAIVE = "naive"
+    LIBRARY = "library"
+    AGENT = "agent"
+    EXPERT = "expert"
+    EXTERNAL = "external"
+
+
+class Stage(StrEnum):
+    """The stages of an evaluation, in order."""
+
+    BUILD = "build"
+    CHECK = "check"
+    MEASURE = "measure"
+    PROFILE = "profile"
+
+
+class Status(StrEnum):
+    """What became of an evaluation: ``passed``, or the first stage that failed.
+
+    ``unsupported`` is no verdict on the kernel: the executor can't run it.
+    """
+
+    PASSED = "passed"
+    BUILD_FAILED = "build_failed"
+    CHECK_FAILED = "check_failed"
+    MEASURE_FAILED = "measure_failed"
+    PROFILE_FAILED = "profile_failed"
+    UNSUPPORTED = "unsupported"
+
+
+class Fault(StrEnum):
+    """The kind of a failure; the message beside it has the particulars."""
+
+    EMPTY = "empty"
+    COMPILE = "compile"
+    SIGNATURE = "signature"
+    LINK = "link"
+    FORBIDDEN = "forbidden"
+    UNSUPPORTED = "unsupported"
+    LAUNCH = "launch"
+    MISMATCH = "mismatch"
+    OUT_OF_BOUNDS = "out_of_bounds"
+    INPUT_CHANGED = "input_changed"
+    UNWRITTEN = "unwritten"
+    NONDETERMINISTIC = "nondeterministic"
+    CRASH = "crash"
+    TIMEOUT = "timeout"
+    OUT_OF_MEMORY = "out_of_memory"
+    IMPOSSIBLE = "impossible"
+    DEVICE = "device"
+
+
+class Outcome(StrEnum):
+    """What became of one step of a run.
+
+    ``improved``: passed, and faster than the best before it. ``equal``: passed, and as fast within the
+    measurement's resolution. ``slower``: passed, and slower. ``checked``: passed on an
+    executor that does not measure. ``failed``: a stage failed. ``duplicate``: a draft that this run already had.
+    ``unchanged``: a draft that differs from its parent in comments and blanks only. ``no_kernel``: no usable reply.
+    """
+
+    BASELINE = "baseline"
+    IMPROVED = "improved"
+    EQUAL = "equal"
+    SLOWER = "slower"
+    CHECKED = "checked"
+    FAILED = "failed"
+    DUPLICATE = "duplicate"
+    UNCHANGED = "unchanged"
+    NO_KERNEL = "no_kernel"
+
+
+# ------------------------------------------------------------------ operators
+
+
+@dataclass(frozen=True)
+class Array:
+    """One array of an operator.
+
+    ``dtype`` is ``"T"`` (the task's element type), ``"f32"`` or ``"i32"``; ``shape`` holds Python integer expressions over
+    the operator's dimensions, such as ``("rows + 1",)``.
+    """
+
+    name: str
+    shape: tuple[str, ...]
+    dtype: str = "T"
+    output: bool = False
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One scalar argument: ``ctype`` is ``"float"`` or ``"int64_t"``; ``value`` is what cases use unless they say otherwise."""
+
+    name: str
+    ctype: str
+    value: float | int
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One dimension and the closed range that every right kernel supports; held-out sizes are drawn from it."""
+
+    name: str
+    low: int
+    high: int
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One concrete set of dimensions, with the distribution of its inputs."""
+
+    dims: tuple[tuple[str, int], ...]
+    split: Split
+    distribution: str = "uniform"
+    scalars: tuple[tuple[str, float | int], ...] = ()
+
+    @property
+    def id(self) -> str:
+        """For example ``"M=64,K=4096,N=2048"``; other distributions and scalars are appended: ``"N=7,spiked"``."""
+        parts = [f"{k}={v}" for k, v in (*self.dims, *self.scalars)]
+        if self.distribution != "uniform":
+            parts.append(self.distribution)
+        return ",".join(parts)
+
+    def dim(self, name: str) -> int:
+        """The value of one dimension."""
+        return dict(self.dims)[name]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What to compute. ``kernels/<name>/spec.py`` declares one as ``OPERATOR``.
+
+    Callables get everything by keyword, by the names declared here:
+    ``reference(xp, **arrays, **scalars, **dims)`` returns the outputs (one array, or a dict by name) in float64, computed from
+    float64 copies of the precision-rounded inputs; ``xp`` is numpy or cupy.
+    ``bound(xp, u, out, **arrays, **scalars, **dims)`` returns the largest acceptable absolute error an element, in the same form as
+    the reference (``u``: the precision's unit roundoff; ``out``: dict of reference outputs); zero means exact.
+    ``inputs(rng, distribution, **scalars, **dims)`` returns a dict of arrays (see harness/inputs.py for ``rng``); None
+    draws every input from the distribution.
+    ``nbytes(itemsize, **dims)``: bytes that any kernel must move: each input read once, each output written once.
+    ``flops(**dims)``: floating-point operations of the definition.
+    ``valid(**dims)``: whether a drawn held-out combination makes sense and is affordable (None: always).
+    ``compute``: the arithmetic whose measured rate bounds the operator; ``"precision"`` where matrix units can do it, so that
+    the task's own element type has the say (see ``compute_in``).
+    """
+
+    name: str
+    title: str
+    scenario: str
+    definition: str
+    dims: tuple[Dim, ...]
+    arrays: tuple[Array, ...]
+    cases: tuple[Case, ...]
+    reference: Callable[..., Any]
+    bound: Callable[..., Any]
+    nbytes: Callable[..., int]
+    flops: Callable[..., int]
+    scalars: tuple[Scalar, ...] = ()
+    inputs: Callable[..., dict[str, Any]] | None = None
+    distributions: tuple[str, ...] = (
+        "uniform",
+        "integers",
+        "spiked",
+        "constant",
+        "zeros",
+        "tiny",
+        "large",
+        "sorted",
+        "nonfinite",
+    )
+    valid: Callable[..., bool] | None = None
+    bound_note: str = ""
+    library_note: str = ""
+    compute: str = "fp32"
+    deterministic: bool = False
+    paper_name: str = ""
+    precisions: tuple[Precision, ...] = (Precision.FP32, Precision.BF16)
+    folder: str = field(default="", compare=False)
+
+    @property
+    def inputs_(self) -> tuple[Array, ...]:
+        """The input arrays, in the order of the C prototype."""
+        return tuple(a for a in self.arrays if not a.output)
+
+    @property
+    def outputs(self) -> tuple[Array, ...]:
+        """The output arrays, in the order of the C prototype (after the inputs)."""
+        return tuple(a for a in self.arrays if a.output)
+
+    def compute_in(self, precision: Precision) -> str:
+        """The arithmetic that bounds this operator in one precision: a name that ``Ceilings.flops`` takes."""
+        return str(precision) if self.compute == "precision" else self.compute
+
+    def scalar_values(self, case: Case) -> dict[str, float | int]:
+        """Every scalar's value in a case."""
+        given = dict(case.scalars)
+        return {s.name: given.get(s.name, s.value) for s in self.scalars}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What an optimizer is asked to make fast: an operator in one precision."""
+
+    operator: Operator
+    precision: Precision
+
+    @property
+    def id(self) -> str:
+        """For example ``"rms_norm/fp32"``."""
+        return f"{self.operator.name}/{self.precision}"
+
+
+# ------------------------------------------------------------------ candidates
+
+
+def normalise(source: str) -> str:
+    """The source as it is hashed and stored: LF line ends, no trailing blanks, one final newline."""
+    lines = [line.rstrip() for line in source.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def digest(*parts: str | bytes) -> str:
+    """The first 128 bits of SHA-256 over length-prefixed parts, as 32 hex digits: the id of anything content-addressed."""
+    h = hashlib.sha256()
+    for part in parts:
+        raw = part.encode() if isinstance(part, str) else part
+        h.update(len(raw).to_bytes(8, "little"))
+        h.update(raw)
+    return h.hexdigest()[:32]
+
+
+_DIRECTIVE = re.compile(r"^\s*//\s*msbench:\s*(\w+)\s+(.*?)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One source text for a task. Its id is the hash of the task and the normalised source, whoever wrote it.
+
+    A source may carry directives, one a line: ``// msbench: link cublas cublasLt`` and ``// msbench: precisions fp32``.
+    """
+
+    operator: str
+    precision: Precision
+    source: str
+    origin: Origin = Origin.EXTERNAL
+    label: str = ""
+    parents: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", normalise(self.source))
+
+    @property
+    def id(self) -> str:
+        """32 hex digits."""
+        return digest(self.operator, self.precision, self.source)
+
+    @property
+    def directives(self) -> dict[str, tuple[str, ...]]:
+        """For example ``{"link": ("cublas",)}``."""
+        return {m[1]: tuple(m[2].replace(",", " ").split()) for m in _DIRECTIVE.finditer(self.source)}
+
+    @property
+    def link(self) -> tuple[str, ...]:
+        """The libraries that the source asks to be linked with."""
+        return self.directives.get("link", ())
+
+
+# ------------------------------------------------------------------ devices
+
+
+@dataclass(frozen=True)
+class Device:
+    """What ran a kernel. ``kind`` is ``"cuda"`` or ``"cpu"``; a cpu device never has times.
+
+    ``uuid`` and ``host`` say which unit it was; each evaluation keeps its own.
+    """
+
+    kind: str
+    name: str
+    uuid: str
+    arch: str = ""
+    multiprocessors: int = 0
+    memory_bytes: int = 0
+    l2_bytes: int = 0
+    driver: str = ""
+    runtime: str = ""
+    host: str = ""
+
+    @property
+    def id(self) -> str:
+        """A model under a driver and a CUDA release. Another driver is another device; another unit is not.
+
+        Ratios are always of times measured together, so they never mix units either.
+        """
+        return digest(self.kind, self.name, self.arch, self.driver, self.runtime)
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What a device was measured to reach: the roof of every roofline."""
+
+    copy_bytes_per_s: float
+    read_bytes_per_s: float
+    write_bytes_per_s: float
+    fp32_flops: float
+    tf32_flops: float
+    bf16_flops: float
+    fp64_flops: float
+    launch_ns: float
+    graph_node_ns: float
+    l2_copy_bytes_per_s: float
+    measured_at: str
+    sm_clock_mhz: float | None = None
+
+    def flops(self, compute: str) -> float:
+        """The measured rate for ``"fp32"``, ``"tf32"``, ``"bf16"`` or ``"fp64"`` arithmetic, in FLOP/s."""
+        return float(getattr(self, f"{compute}_flops"))
+
+
+# ------------------------------------------------------------------ results of the stages
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a stage failed: one sentence for people, and the tool's own log where there is one."""
+
+    fault: Fault
+    message: str
+    log: str = ""
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """A build. ``binary`` is a path on this machine only and is never stored."""
+
+    id: str
+    candidate_id: str
+    toolchain: str
+    flags: tuple[str, ...]
+    seconds: float
+    cached: bool
+    log: str = ""
+    binary: str | None = None
+    kernels: tuple[dict[str, Any], ...] = ()
+    sass: dict[str, int] | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One check of one case. ``worst`` is the largest error over its bound (1.0 is the limit)."""
+
+    case: Case
+    variant: str
+    seed: int
+    passed: bool
+    worst: float | None
+    max_abs_error: float | None = None
+    bitwise_repeatable: bool | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The times of one version on one case. ``group`` names the measurements that were interleaved with it.
+
+    ``samples_ns`` holds one tuple a round: its cold repetitions, in order. Rounds of one group pair by index.
+    """
+
+    case: Case
+    group: str
+    seed: int
+    samples_ns: tuple[tuple[float, ...], ...]
+    hot_ns: float | None
+    host_ns: float | None
+    floor_ns: float | None
+    noisy: bool
+    sm_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    throttle: str | None = None
+    hot_note: str = ""
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Counters of one version on one case: ``source`` is ``"ncu"`` or ``"static"``; a metric that does not exist is absent."""
+
+    case: Case
+    source: str
+    metrics: dict[str, float]
+    bottleneck: str
+    evidence: tuple[tuple[str, float, float], ...]
+    tool: str = ""
+    kernels: tuple[dict[str, Any], ...] = ()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The four stages of one version on one device. ``executor`` says who ran it.
+
+    ``recorded_from``: the id of the evaluation whose times these are, where they were not measured now. ``note``: what a
+    reader should know beside the status, in whole sentences.
+    """
+
+    candidate: Candidate
+    device: Device
+    executor: str
+    status: Status
+    started_at: str
+    seconds: float
+    command: str
+    seed: int
+    build: BuildResult | None = None
+    checks: tuple[CheckResult, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+    profiles: tuple[Profile, ...] = ()
+    failure: Failure | None = None
+    harness: str = ""
+    recorded_from: str | None = None
+    note: str = ""
+
+
+# ------------------------------------------------------------------ conversations with a language model
+
+
+@dataclass(frozen=True)
+class Message:
+    """One turn of a conversation. ``role`` is ``"system"``, ``"user"`` or ``"assistant"``."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one call may use at most: tokens of the answer, and seconds until it is there (None: no limit of ours)."""
+
+    max_tokens: int | None = None
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a provider answered, and what that cost; None where the provider does not say."""
+
+    text: str
+    model: str
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
