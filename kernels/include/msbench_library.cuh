@@ -1,0 +1,113 @@
+// What the library baselines share: statuses into CUDA errors, a stopwatch for choosing algorithms, aligned copies.
+//
+// A baseline may set itself up on the first call with a new shape (handles, plans, trying algorithms), which is never timed and
+// never captured into a graph. After that a call only enqueues work on its stream.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+
+namespace msbench {
+
+// Turns a library's status, of which 0 is success, into a CUDA error. The first failure of a process is printed to stderr.
+template <typename Status>
+cudaError_t outcome(Status status, const char* (*text)(Status), const char* call) {
+    if (static_cast<int>(status) == 0) return cudaSuccess;
+    static bool printed = false;
+    if (!printed) std::fprintf(stderr, "%s: %s (%d)\n", call, text(status), static_cast<int>(status));
+    printed = true;
+    return cudaErrorUnknown;
+}
+
+// Returns the status of a library's call from the calling function if it is no success.
+#define MSBENCH_LIBRARY(text, call) \
+    if (cudaError_t failure = msbench::outcome(call, text, #call); failure != cudaSuccess) return failure
+
+// The same for a call that gives a cudaError_t.
+#define MSBENCH_CUDA(call) \
+    if (cudaError_t failure = (call); failure != cudaSuccess) return failure
+
+// Milliseconds of the faster of two runs of `launch` after one to warm up; infinity if `launch` fails. Synchronises.
+template <typename Launch>
+float milliseconds(cudaStream_t stream, Launch launch) {
+    const float failed = std::numeric_limits<float>::infinity();
+    cudaEvent_t start = nullptr, stop = nullptr;
+    float best = failed;
+    bool good = cudaEventCreate(&start) == cudaSuccess && cudaEventCreate(&stop) == cudaSuccess;
+    for (int run = 0; good && run < 3; ++run) {
+        float time = failed;
+        good = cudaEventRecord(start, stream) == cudaSuccess && launch() == cudaSuccess &&
+               cudaEventRecord(stop, stream) == cudaSuccess && cudaEventSynchronize(stop) == cudaSuccess &&
+               cudaEventElapsedTime(&time, start, stop) == cudaSuccess;
+        if (run > 0 && time < best) best = time;
+    }
+    if (start) cudaEventDestroy(start);
+    if (stop) cudaEventDestroy(stop);
+    cudaGetLastError();  // an algorithm that does not apply must not fail the next launch
+    return good ? best : failed;
+}
+
+// The largest power of two, at most 16, that divides an address. No load is wider than 16 bytes.
+inline uint32_t alignment(const void* pointer) {
+    const uintptr_t bits = reinterpret_cast<uintptr_t>(pointer) | 16;
+    return static_cast<uint32_t>(bits & -bits);
+}
+
+// Arrays for a library that wants them aligned to 16 bytes: those that are, as they are; others by copies in `workspace`.
+//
+//     Staging staging(workspace, stream);
+//     library_call(staging.input(x, bytes), staging.output(y, bytes));
+//     return staging.finish();
+class Staging {
+   public:
+    Staging(void* workspace, cudaStream_t stream) : free_(static_cast<char*>(workspace)), stream_(stream) {}
+
+    // Workspace for staging an array of this size.
+    static size_t room(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+    template <typename T>
+    const T* input(const T* array, size_t bytes) {
+        if (alignment(array) >= 16) return array;
+        void* copy = take(bytes);
+        note(cudaMemcpyAsync(copy, array, bytes, cudaMemcpyDeviceToDevice, stream_));
+        return static_cast<const T*>(copy);
+    }
+
+    // One output, which `finish` copies back to where it belongs.
+    template <typename T>
+    T* output(T* array, size_t bytes) {
+        if (alignment(array) >= 16) return array;
+        target_ = array;
+        staged_ = take(bytes);
+        bytes_ = bytes;
+        return static_cast<T*>(staged_);
+    }
+
+    cudaError_t finish() {
+        if (staged_) note(cudaMemcpyAsync(target_, staged_, bytes_, cudaMemcpyDeviceToDevice, stream_));
+        return error_ == cudaSuccess ? cudaGetLastError() : error_;
+    }
+
+   private:
+    void* take(size_t bytes) {
+        void* taken = free_;
+        free_ += room(bytes);
+        return taken;
+    }
+
+    void note(cudaError_t error) {
+        if (error_ == cudaSuccess) error_ = error;
+    }
+
+    char* free_;
+    cudaStream_t stream_;
+    cudaError_t error_ = cudaSuccess;
+    void* target_ = nullptr;
+    void* staged_ = nullptr;
+    size_t bytes_ = 0;
+};
+
+}  // namespace msbench

@@ -1,0 +1,53 @@
+"""softmax over the rows of a matrix: two reductions and a map."""
+
+from msbench import bounds
+from msbench.model import Array, Case, Dim, Operator, Split
+
+
+def reference(xp, x, N, C):
+    exponential = xp.exp(x - xp.max(x, axis=1, keepdims=True))
+    return exponential / xp.sum(exponential, axis=1, keepdims=True)
+
+
+def bound(xp, u, out, x, N, C):
+    y = out["y"]
+    # Beyond a distance of 1000 from the row's maximum y is zero; the limit keeps -inf from making 0·∞.
+    distance = xp.minimum(xp.max(x, axis=1, keepdims=True) - x, 1000.0)
+    mean_distance = xp.sum(y * distance, axis=1, keepdims=True)
+    # Relative errors, in units of v: an exponential with argument -d has 3d from rounding its argument and 4 from exp
+    # itself; the sum inherits the mean of that and adds its own growth, twice if it follows a running maximum.
+    relative = 3 * (distance + mean_distance) + 2 * bounds.growth(xp, C) + 64
+    # A second rounding to the element type is allowed: cuDNN's bf16 softmax is not within one.
+    return bounds.rounded(xp, u, y, (relative * bounds.FP32_ROUNDOFF + u) * y)
+
+
+def case(n, c, split):
+    return Case((("N", n), ("C", c)), split)
+
+
+OPERATOR = Operator(
+    name="softmax",
+    title="Softmax",
+    scenario="LLM",
+    definition="yᵢⱼ = exp(xᵢⱼ - maxₖxᵢₖ) / Σₗexp(xᵢₗ - maxₖxᵢₖ)",
+    dims=(Dim("N", 1, 2**16, "rows"), Dim("C", 1, 2**14, "columns")),
+    arrays=(Array("x", ("N", "C")), Array("y", ("N", "C"), output=True)),
+    cases=(
+        *(case(n, 2**k, Split.PAPER) for n in (16, 32, 64, 128) for k in (8, 10, 12, 14)),
+        case(8192, 8192, Split.LARGE),
+        case(37, 1003, Split.ODD),
+    ),
+    reference=reference,
+    bound=bound,
+    nbytes=lambda itemsize, N, C: 2 * N * C * itemsize,
+    flops=lambda N, C: 5 * N * C,
+    bound_note=(
+        "Rounding the argument of an exponential at distance d from the row's maximum changes it by 3d·2⁻²⁴ of "
+        "itself, and a sum of C positive terms errs by min(C', 8√C')·2⁻²⁴ of itself in any order, C' = min(C, 4096) "
+        "(Higham and Mary 2019, theorem 3.1), counted twice for a running maximum. The bound is relative to each "
+        "output, so small outputs count like large ones, and allows two roundings to the element type, as the "
+        "vendor's library needs in bf16."
+    ),
+    library_note="cudnnSoftmaxForward in its accurate (max-subtracted) form.",
+    paper_name="softmax",
+)

@@ -1,0 +1,27 @@
+"""Operators: what there is to compute, read from ``kernels/<name>/spec.py`` and from a user's own folder.
+
+A folder with a ``spec.py`` is an operator; each ``.cu`` file in it is a version. Nothing else has to be registered.
+"""
+
+from msbench.operators.cases import heldout, select_cases
+from msbench.operators.header import header, prototype, workspace_prototype
+from msbench.operators.loader import load, load_all, names
+from msbench.operators.scaffold import scaffold
+from msbench.operators.shapes import elements, shape, shapes
+from msbench.operators.versions import versions
+
+__all__ = [
+    "elements",
+    "header",
+    "heldout",
+    "load",
+    "load_all",
+    "names",
+    "prototype",
+    "scaffold",
+    "select_cases",
+    "shape",
+    "shapes",
+    "versions",
+    "workspace_prototype",
+]

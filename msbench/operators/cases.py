@@ -1,0 +1,127 @@
+"""Which cases a command runs: the declared ones by split or id, and held-out ones drawn from the dimensions' ranges."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+
+from msbench.errors import UnknownNameError
+from msbench.model import Case, Dim, Operator, Split
+from msbench.operators.shapes import elements
+
+PUBLIC = (Split.PAPER, Split.LARGE, Split.ODD)
+SELECTORS = (*PUBLIC, "heldout", "all", "smallest")
+
+HELDOUT_COUNT = 4
+HELDOUT_ELEMENTS = 2**21
+_DRAWS = 10_000
+
+
+def select_cases(op: Operator, selector: str, seed: int = 0) -> tuple[Case, ...]:
+    """The cases that ``selector`` names, each once, in the order named.
+
+    A selector is one or more of ``paper``, ``large``, ``odd``, ``all`` (these three), ``heldout`` (drawn from
+    ``seed``), ``smallest``, and case ids such as ``N=1024`` or ``N=7,spiked``, separated by commas or plus signs. An id
+    may give any sizes within the declared ranges. A distribution's name after an id belongs to it: ``paper,N=7,large``
+    has two parts, ``paper,N=7+large`` three.
+
+    Raises:
+        UnknownNameError: a part is none of these; the message lists what there is.
+    """
+    chosen: dict[str, Case] = {}
+    for part in _parts(op, selector):
+        for case in _select(op, part, seed):
+            chosen.setdefault(case.id, case)
+    return tuple(chosen.values())
+
+
+def heldout(
+    op: Operator, seed: int, count: int = HELDOUT_COUNT, max_elements: int = HELDOUT_ELEMENTS
+) -> tuple[Case, ...]:
+    """``count`` cases that nobody can tune for: sizes from the declared ranges, with any of the distributions.
+
+    A size is now and then the least there is, often next to a power of two, else log-uniform. All arrays of a case hold
+    at most ``max_elements`` elements together, and ``op.valid`` accepts it. The same seed gives the same cases. Fewer
+    than ``count`` come back where the ranges hold no more.
+    """
+    rng = random.Random(f"{op.name}:{seed}")
+    drawn: dict[str, Case] = {}
+    for _ in range(_DRAWS):
+        if len(drawn) == count:
+            break
+        dims = tuple((dim.name, _size(rng, dim, max_elements)) for dim in op.dims)
+        case = Case(dims, Split.HELDOUT, rng.choice(op.distributions))
+        if elements(op, dict(dims)) <= max_elements and (op.valid is None or op.valid(**dict(dims))):
+            drawn.setdefault(case.id, case)
+    return tuple(drawn.values())
+
+
+def _size(rng: random.Random, dim: Dim, max_elements: int) -> int:
+    low, high = dim.low, max(dim.low, min(dim.high, max_elements))
+    style = rng.random()
+    if style < 0.1:
+        return low
+    size = math.exp(rng.uniform(math.log(low), math.log(high + 1)))
+    if style < 0.4:
+        size = 2 ** round(math.log2(size)) + rng.choice((-1, 0, 1))
+    return min(max(int(size), low), high)
+
+
+def _parts(op: Operator, selector: str) -> Iterator[str]:
+    """Cuts at plus signs and commas, except at the commas within a case id."""
+    for group in selector.split("+"):
+        identifier: list[str] = []
+        for word in (w.strip() for w in group.split(",")):
+            name = word.partition("=")[0]
+            repeated = any(name == part.partition("=")[0] for part in identifier)
+            continues = "=" in word or word in op.distributions
+            if identifier and (repeated or not continues):
+                yield ",".join(identifier)
+                identifier = []
+            if "=" in word or identifier:
+                identifier.append(word)
+            else:
+                yield word
+        if identifier:
+            yield ",".join(identifier)
+
+
+def _select(op: Operator, part: str, seed: int) -> tuple[Case, ...]:
+    match part:
+        case "all":
+            return tuple(case for case in op.cases if case.split in PUBLIC)
+        case "paper" | "large" | "odd":
+            return tuple(case for case in op.cases if case.split == part)
+        case "heldout":
+            return heldout(op, seed)
+        case "smallest":
+            return (min(op.cases, key=lambda case: elements(op, dict(case.dims))),)
+    declared = {case.id: case for case in op.cases}
+    return (declared.get(part) or _parse(op, part),)
+
+
+def _parse(op: Operator, text: str) -> Case:
+    """A case written out by its id, say ``"M=3,N=5,spiked"``. Sizes that no public case has count as held out."""
+    known = (*SELECTORS, *(case.id for case in op.cases))
+    distribution = "uniform"
+    values: dict[str, str] = {}
+    for word in text.split(","):
+        name, equals, value = word.partition("=")
+        if equals:
+            values[name.strip()] = value.strip()
+        else:
+            distribution = name
+    scalars = {s.name: s for s in op.scalars}
+    try:
+        dims = tuple((d.name, int(values.pop(d.name))) for d in op.dims)
+        given = tuple((n, int(v) if scalars[n].ctype == "int64_t" else float(v)) for n, v in values.items())
+    except (KeyError, ValueError):
+        raise UnknownNameError(f"case of {op.name}", text, known) from None
+    ranges = {d.name: d for d in op.dims}
+    for name, size in dims:
+        if not ranges[name].low <= size <= ranges[name].high:
+            within = f"{name} from {ranges[name].low} to {ranges[name].high}"
+            raise UnknownNameError(f"case of {op.name}", text, (*known, within))
+    public = {case.dims: case.split for case in op.cases}
+    return Case(dims, public.get(dims, Split.HELDOUT), distribution, given)

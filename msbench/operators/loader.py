@@ -1,0 +1,91 @@
+"""Reads ``spec.py`` files, from ``kernels/`` and from a user's own folder of operators."""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from msbench import resources
+from msbench.errors import SpecError, UnknownNameError
+from msbench.model import Operator
+from msbench.operators.validate import validate
+
+SPEC = "spec.py"
+
+
+def names(ops_dir: Path | str | None = None) -> tuple[str, ...]:
+    """The operators there are, sorted.
+
+    Raises:
+        SpecError: ``ops_dir`` is no folder.
+    """
+    return tuple(sorted(_folders(ops_dir)))
+
+
+def load(name: str, ops_dir: Path | str | None = None) -> Operator:
+    """The operator ``name``, validated, from ``ops_dir`` if it is there, else from msbench's own.
+
+    Raises:
+        UnknownNameError: there is no such operator.
+        SpecError: its spec is wrong; the file and the field are named.
+    """
+    folders = _folders(ops_dir)
+    if name not in folders:
+        raise UnknownNameError("operator", name, tuple(sorted(folders)))
+    return _load(folders[name])
+
+
+def load_all(ops_dir: Path | str | None = None) -> dict[str, Operator]:
+    """Every operator by name, sorted.
+
+    Raises:
+        SpecError: a spec is wrong; the file and the field are named.
+    """
+    folders = _folders(ops_dir)
+    return {name: _load(folders[name]) for name in sorted(folders)}
+
+
+def _folders(ops_dir: Path | str | None) -> dict[str, Path]:
+    roots = [resources.kernels_dir()]
+    if ops_dir is not None:
+        own = Path(ops_dir)
+        if not own.is_dir():
+            raise SpecError(f"{own} is no folder. Give one that holds <operator>/{SPEC}; `msbench new-op` makes one.")
+        roots.append(own)
+    return {spec.parent.name: spec.parent for root in roots for spec in root.glob(f"*/{SPEC}")}
+
+
+def _load(folder: Path) -> Operator:
+    path = folder / SPEC
+    module = _run(path)
+    if not hasattr(module, "OPERATOR"):
+        raise SpecError(f"{path}: there is no OPERATOR. Declare one: OPERATOR = Operator(name={folder.name!r}, …).")
+    op = module.OPERATOR
+    if not isinstance(op, Operator):
+        raise SpecError(f"{path}: OPERATOR is {type(op).__name__}, not msbench.model.Operator.")
+    try:
+        validate(op, folder.name)
+    except SpecError as problem:
+        raise SpecError(f"{path}: {problem}") from None
+    return dataclasses.replace(op, folder=str(folder.resolve()))
+
+
+def _run(path: Path) -> ModuleType:
+    """Executes a spec as a module of its own: sys.path and sys.modules stay as they are, and no .pyc can go stale."""
+    module = ModuleType(f"msbench_spec_{path.parent.name}")
+    module.__file__ = str(path)
+    try:
+        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        raise SpecError(f"{path}{_line(error, path)}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _line(error: BaseException, path: Path) -> str:
+    """``":12"``: the last line of the spec itself that led to the error."""
+    if isinstance(error, SyntaxError):
+        return f":{error.lineno}" if error.lineno else ""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f":{lines[-1]}" if lines else ""

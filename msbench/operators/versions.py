@@ -1,0 +1,50 @@
+"""The versions of a task that lie in an operator's folder: naive, library baselines, the best known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msbench.errors import SpecError
+from msbench.model import Candidate, Operator, Origin, Precision
+
+NAIVE = "naive.cu"
+
+
+def versions(op: Operator, precision: Precision) -> list[Candidate]:
+    """The naive kernel, then library baselines by name, then ``best/<precision>.cu`` where there is one.
+
+    A file whose ``// msbench: precisions …`` directive leaves ``precision`` out is left out.
+
+    Raises:
+        SpecError: there is no naive.cu, or a directive names a precision that does not exist.
+    """
+    folder = Path(op.folder)
+    if not (folder / NAIVE).is_file():
+        raise SpecError(
+            f"{folder / NAIVE} is missing. Every operator has a plain kernel that others are compared with."
+        )
+    libraries = sorted(path for path in folder.glob("*.cu") if path.name != NAIVE)
+    found = [
+        _read(op, precision, folder / NAIVE, Origin.NAIVE, "naive"),
+        *(_read(op, precision, path, Origin.LIBRARY, path.stem) for path in libraries),
+    ]
+    best = folder / "best" / f"{precision}.cu"
+    if best.is_file():
+        found.append(_read(op, precision, best, Origin.EXPERT, "best"))
+    return [candidate for candidate in found if precision in _precisions(folder, candidate)]
+
+
+def _read(op: Operator, precision: Precision, path: Path, origin: Origin, label: str) -> Candidate:
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path} can't be read: {error}.") from None
+    return Candidate(op.name, precision, source, origin, label)
+
+
+def _precisions(folder: Path, candidate: Candidate) -> tuple[Precision, ...]:
+    try:
+        return tuple(Precision(name) for name in candidate.directives.get("precisions", tuple(Precision)))
+    except ValueError as error:
+        known = ", ".join(Precision)
+        raise SpecError(f"{folder}: {candidate.label}: directive 'precisions': {error}. Known: {known}.") from None

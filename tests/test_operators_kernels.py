@@ -1,0 +1,130 @@
+"""The naive kernels and msbench.cuh, run on the CPU: right for held-out sizes and every distribution.
+
+Kernels run in other processes, a few in each: a crash fails one test, and a process has room for few emulated libraries.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from msbench import emulator, operators, resources
+from msbench.harness.compare import compare, expected
+from msbench.harness.inputs import generate, storage_dtype
+from msbench.model import Case, Operator, Precision, Split
+
+
+def build(op: Operator, precision: Precision, source: str) -> ctypes.CDLL:
+    built = emulator.build(
+        source,
+        f"{op.name}.cu",
+        include_dirs=[resources.include_dir()],
+        preinclude=operators.header(op, precision),
+    )
+    library = ctypes.CDLL(str(built.library))
+    library.msbench_workspace.restype = ctypes.c_size_t
+    return library
+
+
+def launch(
+    library: ctypes.CDLL, op: Operator, precision: Precision, case: Case, inputs: dict[str, Any]
+) -> dict[str, Any]:
+    """The outputs of one launch, by the generated header's calling convention."""
+    shapes = operators.shapes(op, dict(case.dims))
+    outputs = {a.name: np.full(shapes[a.name], 77, storage_dtype(a, precision)) for a in op.outputs}
+    arrays = [*inputs.values(), *outputs.values()]
+    pointers = (ctypes.c_void_p * len(arrays))(*[a.ctypes.data for a in arrays])
+    scalars = (ctypes.c_double * max(1, len(op.scalars)))(*op.scalar_values(case).values())
+    dims = (ctypes.c_int64 * len(op.dims))(*dict(case.dims).values())
+    needed = library.msbench_workspace(scalars, dims)
+    workspace = np.full(needed + 1, 0xFF, np.uint8)
+    status = library.msbench_launch(
+        pointers, scalars, dims, ctypes.c_void_p(workspace.ctypes.data), ctypes.c_size_t(needed), None
+    )
+    assert status == 0
+    return outputs
+
+
+def mistakes(name: str, precision: Precision, ops_dir: Path | None = None) -> list[str]:
+    """What an operator's naive kernel gets wrong on held-out cases."""
+    op = operators.load(name, ops_dir)
+    library = build(op, precision, operators.versions(op, precision)[0].source)
+    found = []
+    for case in operators.heldout(op, seed=20, count=25, max_elements=6000):
+        inputs = generate(op, precision, case, 5, np)
+        references, bounds = expected(op, precision, case, inputs, np)
+        for output, got in launch(library, op, precision, case, inputs).items():
+            verdict = compare(references[output], bounds[output], got, np)
+            if verdict.wrong:
+                found.append(f"{case.id}: {verdict}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[ProcessPoolExecutor]:
+    """A process that is replaced after four kernels."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=4) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+@pytest.mark.parametrize("name", operators.names())
+def test_naive_kernels_are_right_at_heldout_sizes(
+    elsewhere: ProcessPoolExecutor, name: str, precision: Precision
+) -> None:
+    assert elsewhere.submit(mistakes, name, precision).result() == []
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+def test_a_new_operator_s_kernel_is_right(elsewhere: ProcessPoolExecutor, precision: Precision, tmp_path: Path) -> None:
+    operators.scaffold("my_first", tmp_path)
+    assert elsewhere.submit(mistakes, "my_first", precision, tmp_path).result() == []
+
+
+HELPERS = """
+#include <msbench.cuh>
+
+// C[0] = the sum of A, C[1] = its maximum; from C[8] on a copy of B by packets, if the addresses allow it.
+__global__ void helpers(const scalar_t* A, const scalar_t* B, scalar_t* C, int64_t N) {
+    __shared__ float scratch[32];
+    using namespace msbench;
+    const float value = threadIdx.x < N ? to_float(A[threadIdx.x]) : 0;
+    const float sum = block_reduce(value, Sum{}, scratch);
+    const float largest = block_reduce(value, Max{}, scratch);
+    if (threadIdx.x == blockDim.x - 1) C[0] = from_float<scalar_t>(sum);
+    if (threadIdx.x == 0) C[1] = from_float<scalar_t>(largest);
+    const int64_t packets = packets_allowed(B, C) ? N / Packet<scalar_t>::kSize : 0;
+    const int64_t first = 8 / Packet<scalar_t>::kSize;
+    if (threadIdx.x >= first && threadIdx.x < packets) store_packet(C, threadIdx.x, load_packet(B, threadIdx.x));
+}
+
+extern "C" cudaError_t vector_add(const scalar_t* A, const scalar_t* B, scalar_t* C, int64_t N, void* workspace,
+                                  size_t workspace_bytes, cudaStream_t stream) {
+    const int64_t threads = 32 * msbench::ceil_div(N, 32);
+    helpers<<<1, threads, 0, stream>>>(A, B, C, N);
+    return cudaGetLastError();
+}
+"""
+
+
+def help_out(precision: Precision) -> tuple[Any, Any, Any]:
+    op = operators.load("vector_add")
+    case = Case((("N", 200),), Split.HELDOUT, "integers")
+    inputs = generate(op, precision, case, 3, np)
+    outputs = launch(build(op, precision, HELPERS), op, precision, case, inputs)
+    return tuple(array.astype(np.float64) for array in (inputs["A"], inputs["B"], outputs["C"]))
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+def test_the_helpers_of_msbench_cuh(elsewhere: ProcessPoolExecutor, precision: Precision) -> None:
+    A, B, C = elsewhere.submit(help_out, precision).result()
+    assert C[0] == A.sum() and C[1] == A.max()
+    np.testing.assert_array_equal(C[2:8], 77)
+    np.testing.assert_array_equal(C[8:], B[8:])
