@@ -1,0 +1,171 @@
+"""The figures that are made from samples: medians, geometric means, and ratios of times with their uncertainty."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+RESAMPLES = 10_000
+"""Bootstrap resamples."""
+
+_BLOCK = 1 << 20  # drawn values held at once
+_FEW = 10  # samples, of which a trimmed mean would not hold off an outlier
+
+Rounds = Sequence[Sequence[float]]
+"""One sequence of samples (ns) a round, as in ``Measurement.samples_ns``."""
+
+
+def median(samples: Sequence[float]) -> float:
+    """The middle sample, or the mean of the two middle ones. Raises ValueError if there is none."""
+    if len(samples) == 0:
+        raise ValueError("no samples")
+    return float(np.median(np.asarray(samples, dtype=np.float64)))
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """(∏ v)^(1/n), the mean for ratios: it does not depend on which side is the reference (Fleming and Wallace 1986).
+
+    Raises ValueError if there is no value or one is not positive.
+    """
+    if not values or min(values) <= 0:
+        raise ValueError("a geometric mean needs positive values")
+    return math.exp(math.fsum(math.log(v) for v in values) / len(values))
+
+
+def bootstrap_ratio(rounds_a: Rounds, rounds_b: Rounds, seed: int = 0) -> tuple[float, float, float]:
+    """How many times as long A takes as B (the speed-up of B over A): estimate and 95 % interval.
+
+    Round i of A and round i of B ran back to back, so what disturbs a round (clocks, temperature) disturbs both, and
+    the pair's ratio varies little. Each pair gives d = ln(centre A / centre B), see ``round_centres``; the estimate is exp(median d), and the
+    interval has the 2.5 and 97.5 percentiles of the median when whole pairs are resampled (Efron and Tibshirani 1993,
+    "An Introduction to the Bootstrap", chapter 13: the percentile interval, which a monotone transformation such as exp
+    carries along). In logarithms, swapping A and B gives the reciprocals.
+
+    Args:
+        rounds_a: samples of A, one sequence a round; rounds pair by index, further rounds of the longer one are ignored.
+        seed: of the resampling.
+
+    Raises:
+        ValueError: there is no pair of rounds with samples, or a time is not positive.
+    """
+    differences = log_ratios(rounds_a, rounds_b)
+    low, high = bootstrap_median(differences, seed)
+    return math.exp(float(np.median(differences))), math.exp(low), math.exp(high)
+
+
+def log_ratios(rounds_a: Rounds, rounds_b: Rounds) -> npt.NDArray[np.float64]:
+    """ln(centre of A's round / centre of B's round) for every pair of rounds that both have samples.
+
+    Raises:
+        ValueError: there is no such pair, or a time is not positive.
+    """
+    return paired_logs(round_centres(rounds_a), round_centres(rounds_b))
+
+
+def round_centres(rounds: Rounds) -> npt.NDArray[np.float64]:
+    """Each round's centre: the mean of its middle three fifths, or the median of fewer than ten samples; NaN without any.
+
+    A GPU's events tick in steps that are more than a percent of the shortest kernels. The median of many samples then
+    is a whole number of ticks, and two of them differ by nothing or by a tick; a mean tells parts of a tick apart.
+    """
+    return np.array([_centre(one) if len(one) else math.nan for one in rounds], dtype=np.float64)
+
+
+def _centre(samples: Sequence[float]) -> float:
+    if len(samples) < _FEW:
+        return median(samples)
+    ordered = np.sort(np.asarray(samples, dtype=np.float64))
+    cut = len(ordered) // 5
+    return float(ordered[cut : len(ordered) - cut].mean())
+
+
+def round_medians(rounds: Rounds) -> npt.NDArray[np.float64]:
+    """Each round's median; NaN for a round without samples."""
+    lengths = {len(one) for one in rounds}
+    if len(lengths) == 1 and 0 not in lengths:
+        medians: npt.NDArray[np.float64] = np.median(np.asarray(rounds, dtype=np.float64), axis=1)
+        return medians
+    return np.array([median(one) if len(one) else math.nan for one in rounds], dtype=np.float64)
+
+
+def paired_logs(centres_a: npt.NDArray[np.float64], centres_b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """``log_ratios`` from ``round_centres``, for who compares one measurement with many."""
+    n = min(len(centres_a), len(centres_b))
+    times = np.stack([centres_a[:n], centres_b[:n]])
+    times = times[:, ~np.isnan(times).any(axis=0)]
+    if times.size == 0:
+        raise ValueError("no pair of rounds has samples")
+    if not (times > 0).all():
+        raise ValueError("times must be positive")
+    logs: npt.NDArray[np.float64] = np.log(times[0]) - np.log(times[1])
+    return logs
+
+
+def bootstrap_median(values: npt.NDArray[np.float64], seed: int, resamples: int = RESAMPLES) -> tuple[float, float]:
+    """The 95 % percentile interval of the median of ``values``; of zero width where all values are the same."""
+    low, high = np.quantile(resampled_medians(values, seed, resamples), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def bootstrap_geometric_mean(
+    log_ratios: Sequence[npt.NDArray[np.float64]], seed: int = 0
+) -> tuple[float, float, float]:
+    """The geometric mean of several ratios, and its 95 % interval: what a task's cases come to together.
+
+    Args:
+        log_ratios: each case's ``log_ratios``; the cases' rounds are resampled independently of each other.
+        seed: of the resampling.
+
+    Raises:
+        ValueError: there is no case.
+    """
+    if not log_ratios:
+        raise ValueError("no case")
+    estimate = math.fsum(float(np.median(one)) for one in log_ratios) / len(log_ratios)
+    means = np.mean([resampled_medians(one, seed + case) for case, one in enumerate(log_ratios)], axis=0)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return math.exp(estimate), math.exp(float(low)), math.exp(float(high))
+
+
+def resampled_medians(
+    values: npt.NDArray[np.float64], seed: int, resamples: int = RESAMPLES
+) -> npt.NDArray[np.float64]:
+    """The median of each of many resamples of ``values`` (with replacement).
+
+    Which of the sorted values end up in the middle depends on their number alone, so the drawing is done once for it.
+    """
+    lower, upper = _middle_ranks(len(values), seed, resamples)
+    ordered = np.sort(values)
+    medians: npt.NDArray[np.float64] = (ordered[lower] + ordered[upper]) / 2
+    return medians
+
+
+@lru_cache(maxsize=256)
+def _middle_ranks(n: int, seed: int, resamples: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """The ranks of the two middle values (the same one, where ``n`` is odd) in each resample of ``n`` sorted values.
+
+    Half of the resamples are drawn; the others are their mirror images, as likely as they are. That makes swapping the
+    two sides of a ratio give the reciprocals exactly.
+    """
+    rng = np.random.default_rng(seed)
+    middle = [(n - 1) // 2, n // 2]
+    half = resamples // 2
+    ranks = np.empty((half, 2), dtype=np.int32)
+    step = max(1, _BLOCK // n)
+    for start in range(0, half, step):
+        drawn = rng.integers(0, n, size=(min(step, half - start), n), dtype=np.int32)
+        ranks[start : start + len(drawn)] = np.partition(drawn, middle, axis=1)[:, middle]
+    lower, upper = ranks[:, 0], ranks[:, 1]
+    return np.concatenate([lower, n - 1 - upper]), np.concatenate([upper, n - 1 - lower])
+
+
+def converged(rounds_a: Rounds, rounds_b: Rounds, half_width: float = 0.01, seed: int = 0) -> bool:
+    """Whether the ratio's 95 % interval is within ±``half_width`` of its estimate; never before five pairs of rounds."""
+    if min(len(rounds_a), len(rounds_b)) < 5:
+        return False
+    estimate, low, high = bootstrap_ratio(rounds_a, rounds_b, seed)
+    return low >= estimate * (1 - half_width) and high <= estimate * (1 + half_width)

@@ -1,0 +1,1 @@
+"""The database: rows, conversions, runs, merging, integrity and figures."""

@@ -1,0 +1,91 @@
+"""What a row's id is made of. Rows with the same content have the same id, on any machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Boolean, Float, Integer, LargeBinary, Table
+from sqlmodel import SQLModel
+
+from msbench.model import digest
+from msbench.store.tables import (
+    CaseRow,
+    CeilingsRow,
+    CheckRow,
+    EvaluationRow,
+    MeasurementRow,
+    MessageRow,
+    ProfileRow,
+)
+
+Values = Mapping[str, Any]
+
+
+def table_of(model: type[SQLModel]) -> Table:
+    """The SQLAlchemy table of a row class."""
+    table = vars(model)["__table__"]
+    assert isinstance(table, Table)
+    return table
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no blanks: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def content(model: type[SQLModel], values: Values, without: tuple[str, ...] = ("id",)) -> str:
+    """The canonical text of a row. Numbers get their column's type first: a float column gives 3 back as 3.0."""
+    plain: dict[str, Any] = {}
+    for column in table_of(model).columns:
+        if column.name in without:
+            continue
+        value = values[column.name]
+        if value is not None:
+            if isinstance(column.type, Float):
+                value = float(value)
+            elif isinstance(column.type, Boolean):
+                value = bool(value)
+            elif isinstance(column.type, Integer):
+                value = int(value)
+            elif isinstance(column.type, LargeBinary):
+                value = digest(bytes(value))
+        plain[column.name] = value
+    return canonical(plain)
+
+
+def content_id(model: type[SQLModel], values: Values) -> str:
+    """The id of a row that is nothing but its content: all columns except ``id``."""
+    return digest(table_of(model).name, content(model, values))
+
+
+CONTENT_ADDRESSED: tuple[type[SQLModel], ...] = (
+    CeilingsRow,
+    CaseRow,
+    EvaluationRow,
+    CheckRow,
+    MeasurementRow,
+    ProfileRow,
+    MessageRow,
+)
+
+
+def device_id(values: Values) -> str:
+    """``Device.id`` from a row of the device table."""
+    return digest(*(values[name] for name in ("kind", "name", "arch", "driver", "runtime")))
+
+
+def version_id(operator: str, precision: str, source: str) -> str:
+    """``Candidate.id`` from the columns of a version and its task."""
+    return digest(operator, precision, source)
+
+
+def step_id(run_id: str, number: int) -> str:
+    """The id of a run's step."""
+    return digest("step", run_id, str(number))
+
+
+def call_id(run_id: str, number: int) -> str:
+    """The id of a run's call of a provider."""
+    return digest("call", run_id, str(number))

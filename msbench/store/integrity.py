@@ -1,0 +1,260 @@
+"""Whether a database is what it says: every id, reference, sample and word in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, select, text
+from sqlalchemy.exc import DBAPIError
+from sqlmodel import SQLModel
+
+from msbench.errors import IntegrityError, StoreError
+from msbench.model import Fault, Origin, Outcome, Precision, Split, Status, normalise
+from msbench.store.engine import explain
+from msbench.store.identity import (
+    CONTENT_ADDRESSED,
+    Values,
+    call_id,
+    content_id,
+    device_id,
+    step_id,
+    table_of,
+    version_id,
+)
+from msbench.store.samples import median_ns, unpack_samples
+from msbench.store.store import Store
+from msbench.store.tables import (
+    TABLES,
+    BuildRow,
+    CallRow,
+    CaseRow,
+    CheckRow,
+    DeviceRow,
+    EvaluationRow,
+    LineageRow,
+    MeasurementRow,
+    MessageRow,
+    ProfileRow,
+    RunRow,
+    StepRow,
+    TaskRow,
+    VersionRow,
+)
+
+RUN_STATUSES = ("running", "waiting", "finished", "stopped", "failed")
+ROLES = ("system", "user", "assistant", "tool")
+
+_WORDS: dict[type[SQLModel], dict[str, Sequence[str] | type[StrEnum]]] = {
+    DeviceRow: {"kind": ("cuda", "cpu")},
+    TaskRow: {"precision": Precision},
+    CaseRow: {"split": Split},
+    VersionRow: {"origin": Origin},
+    BuildRow: {"fault": Fault},
+    EvaluationRow: {"status": Status, "fault": Fault},
+    CheckRow: {"fault": Fault},
+    MeasurementRow: {"fault": Fault},
+    ProfileRow: {"fault": Fault},
+    RunRow: {"status": RUN_STATUSES},
+    StepRow: {"outcome": Outcome},
+    MessageRow: {"role": ROLES},
+}
+
+
+def check(store: Store, known: Store | None = None) -> list[str]:
+    """Every problem of a database as one sentence; an empty list means that there is none.
+
+    Ids are recomputed from what they are the hash of (a build's and a run's are given), references
+    are followed, samples are decoded and compared with the figures beside them, and words must be msbench's.
+
+    Args:
+        store: what is checked.
+        known: where else a version's parents and a recorded evaluation's original may be; by default nowhere.
+    """
+    problems: list[str] = []
+    with store.session() as session:
+        connection = session.connection()
+        try:
+            problems += _file(connection)
+            tables = {model: _rows(connection, model) for model in TABLES}
+        except (DBAPIError, json.JSONDecodeError, UnicodeDecodeError) as error:
+            return [*problems, _unreadable(store.where, error)]
+    for model, rows in tables.items():
+        for row in rows:
+            problems += (f"{_called(model, row)} {problem}." for problem in _row_problems(model, row))
+    problems += _across(tables)
+    problems += _elsewhere(tables, known)
+    return problems
+
+
+def check_files(paths: Sequence[str | Path]) -> list[str]:
+    """``check`` for databases that are read together: one may refer to another. A problem begins with its file."""
+    problems: list[str] = []
+    readable: list[str | Path] = []
+    for path in paths:
+        try:
+            with Store(path, read_only=True) as store:
+                problems += (f"{store.where}: {problem}" for problem in _file_only(store))
+            readable.append(path)
+        except StoreError as error:
+            problems.append(str(error))
+    if problems:
+        return problems
+    with Store.union(readable) as known:
+        for path in readable:
+            with Store(path, read_only=True) as store:
+                problems += (f"{store.where}: {problem}" for problem in check(store, known))
+    return problems
+
+
+def _file_only(store: Store) -> list[str]:
+    with store.session() as session:
+        return _file(session.connection())
+
+
+def _file(connection: Connection) -> list[str]:
+    """SQLite's own opinion."""
+    if connection.dialect.name != "sqlite":
+        return []
+    verdicts = [str(row[0]) for row in connection.execute(text("PRAGMA integrity_check"))]
+    problems = [f"SQLite finds the file damaged: {verdict}." for verdict in verdicts if verdict != "ok"]
+    for table, _, parent, _ in connection.execute(text("PRAGMA foreign_key_check")):
+        problems.append(f"A row of table {table} names one of table {parent} that is not there.")
+    return problems
+
+
+def _unreadable(where: str, error: Exception) -> str:
+    if isinstance(error, DBAPIError):
+        return str(explain(where, error))
+    return f"A column of database {where} that should hold JSON or text doesn't ({error})."
+
+
+def _rows(connection: Connection, model: type[SQLModel]) -> list[Values]:
+    return [dict(row) for row in connection.execute(select(table_of(model))).mappings()]
+
+
+def _called(model: type[SQLModel], row: Values) -> str:
+    keys = (str(row[column.name]) for column in table_of(model).primary_key.columns)
+    return f"{table_of(model).name.capitalize()} {' '.join(keys)}"
+
+
+def _row_problems(model: type[SQLModel], row: Values) -> Iterator[str]:
+    for column, words in _WORDS.get(model, {}).items():
+        if row[column] is not None and row[column] not in [str(word) for word in words]:
+            yield f"has the unknown {column} {row[column]!r}"
+    if "fault" in row and (row["fault"] is None) != (row["message"] is None):
+        yield "has a fault without a message, or a message without a fault"
+    if model in CONTENT_ADDRESSED and content_id(model, row) != row["id"]:
+        yield "was changed: its id is not that of its content"
+    special = _SPECIAL.get(model)
+    if special is not None:
+        yield from special(row)
+
+
+def _device(row: Values) -> Iterator[str]:
+    if device_id(row) != row["id"]:
+        yield "was changed: its id is not that of its content"
+
+
+def _task(row: Values) -> Iterator[str]:
+    if row["id"] != f"{row['operator']}/{row['precision']}":
+        yield "is not called by its operator and precision"
+
+
+def _version(row: Values) -> Iterator[str]:
+    operator, _, precision = str(row["task_id"]).partition("/")
+    if version_id(operator, precision, row["source"]) != row["id"]:
+        yield "was changed: its id is not that of its source"
+    if normalise(row["source"]) != row["source"]:
+        yield "has a source that is not normalised"
+
+
+def _evaluation(row: Values) -> Iterator[str]:
+    if (row["status"] == Status.PASSED) != (row["fault"] is None):
+        yield f"has status {row['status']!r}, and {'no' if row['fault'] is None else 'a'} fault"
+
+
+def _check(row: Values) -> Iterator[str]:
+    if row["passed"] != (row["fault"] is None):
+        yield f"{'passed with a' if row['passed'] else 'failed without a'} fault"
+
+
+def _measurement(row: Values) -> Iterator[str]:
+    try:
+        rounds = unpack_samples(row["samples"])
+    except IntegrityError as error:
+        yield f"has samples that can't be read: {str(error).rstrip('.')}"
+        return
+    if len(rounds) != row["rounds"]:
+        yield f"says {row['rounds']} rounds, but has samples of {len(rounds)}"
+    if median_ns(rounds) != row["median_ns"]:
+        yield f"says a median of {row['median_ns']} ns, but its samples have {median_ns(rounds)}"
+    if row["fault"] is None and row["median_ns"] is None:
+        yield "has neither a time nor a fault"
+
+
+def _step(row: Values) -> Iterator[str]:
+    if step_id(row["run_id"], row["number"]) != row["id"]:
+        yield "has an id that is not its run's and number's"
+
+
+def _call(row: Values) -> Iterator[str]:
+    if call_id(row["run_id"], row["number"]) != row["id"]:
+        yield "has an id that is not its run's and number's"
+
+
+_SPECIAL: dict[type[SQLModel], Callable[[Values], Iterator[str]]] = {
+    DeviceRow: _device,
+    TaskRow: _task,
+    VersionRow: _version,
+    EvaluationRow: _evaluation,
+    CheckRow: _check,
+    MeasurementRow: _measurement,
+    StepRow: _step,
+    CallRow: _call,
+}
+
+_Tables = dict[type[SQLModel], list[Values]]
+
+
+def _across(tables: _Tables) -> Iterator[str]:
+    """What rows say about each other."""
+    task_of = {row["id"]: row["task_id"] for model in (VersionRow, CaseRow, RunRow) for row in tables[model]}
+    evaluations = {row["id"]: row for row in tables[EvaluationRow]}
+    version_of_build = {row["id"]: row["version_id"] for row in tables[BuildRow]}
+    for model in (CheckRow, MeasurementRow, ProfileRow):
+        for row in tables[model]:
+            evaluation = evaluations.get(row["evaluation_id"])
+            if evaluation and task_of.get(evaluation["version_id"]) != task_of.get(row["case_id"]):
+                yield f"{_called(model, row)} is of a case of another task than its version."
+            if evaluation and model is CheckRow and not row["passed"] and evaluation["status"] == Status.PASSED:
+                yield f"{_called(EvaluationRow, evaluation)} passed, although its check {row['id']} failed."
+    for row in evaluations.values():
+        if version_of_build.get(row["build_id"], row["version_id"]) != row["version_id"]:
+            yield f"{_called(EvaluationRow, row)} has the build of another version."
+    for row in tables[StepRow]:
+        for name in ("version_id", "parent_version_id"):
+            if task_of.get(row[name], task_of.get(row["run_id"])) != task_of.get(row["run_id"]):
+                yield f"{_called(StepRow, row)} names a version of another task."
+
+
+def _elsewhere(tables: _Tables, known: Store | None) -> Iterator[str]:
+    """References that may lead to another database."""
+
+    def ids(model: type[SQLModel]) -> set[Any]:
+        here = {row["id"] for row in tables[model]}
+        if known is None:
+            return here
+        with known.session() as session:
+            return here | set(session.connection().execute(select(table_of(model).c.id)).scalars())
+
+    versions, evaluations = ids(VersionRow), ids(EvaluationRow)
+    for row in tables[LineageRow]:
+        if row["parent_id"] not in versions:
+            yield f"Version {row['version_id']} names the parent {row['parent_id']}, which is in none here."
+    for row in tables[EvaluationRow]:
+        if row["recorded_from"] is not None and row["recorded_from"] not in evaluations:
+            yield f"{_called(EvaluationRow, row)} repeats evaluation {row['recorded_from']}, which is in none here."

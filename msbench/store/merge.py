@@ -1,0 +1,118 @@
+"""Merging databases by content: twice is once, and it doesn't matter which is merged into which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+from sqlmodel import SQLModel
+
+from msbench.errors import IntegrityError
+from msbench.model import digest
+from msbench.store import integrity
+from msbench.store.engine import sqlite_path
+from msbench.store.identity import Values, content, table_of
+from msbench.store.rows import put
+from msbench.store.store import Store
+from msbench.store.tables import TABLES, CallRow, MessageRow, MigrationRow, RunRow, StepRow
+
+_BY_ROW = tuple(model for model in TABLES if model not in (MigrationRow, RunRow, StepRow, CallRow))
+
+
+def merge(target: Store, other: Store | str | Path, *, verify: bool = True) -> dict[str, int]:
+    """Put into ``target`` everything that ``other`` has and it lacks, in one transaction.
+
+    A run that both have continued is taken from where it went further: steps, calls and all.
+
+    Args:
+        target: is written.
+        other: is only read.
+        verify: first check ``other`` by ``integrity.check``.
+
+    Returns:
+        How many rows were stored, by table; tables without any are left out.
+
+    Raises:
+        IntegrityError: ``other`` contradicts itself; the message has the first problem.
+        StoreError: one of them can't be read or written; ``target`` is unchanged then.
+    """
+    if not isinstance(other, Store):
+        with _open(other) as opened:
+            return merge(target, opened, verify=verify)
+    problems = integrity.check(other) if verify else []
+    if problems:
+        raise IntegrityError(
+            f"Database {other.where} is not merged, because of {len(problems)} problem(s). The first: {problems[0]}"
+        )
+    counts: dict[str, int] = {}
+    with other.session() as source, target.writing() as session:
+        theirs, ours = source.connection(), session.connection()
+        for model in _BY_ROW:
+            rows = _all(theirs, model)
+            counts[table_of(model).name] = put(ours, model, _predecessors_first(rows) if model is MessageRow else rows)
+        counts.update(_merge_runs(ours, theirs))
+    return {name: count for name, count in counts.items() if count}
+
+
+def _open(where: str | Path) -> Store:
+    return Store(where, read_only=True) if sqlite_path(where) is None else Store.read_to_memory(where)
+
+
+def _all(connection: Connection, model: type[SQLModel]) -> list[Values]:
+    return [dict(row) for row in connection.execute(select(table_of(model))).mappings()]
+
+
+def _predecessors_first(messages: Iterable[Values]) -> list[Values]:
+    """Messages in an order in which each follows the one that it names."""
+    followers: dict[str | None, list[Values]] = {}
+    for message in messages:
+        followers.setdefault(message["previous_id"], []).append(message)
+    ordered = list(followers.get(None, ()))
+    for message in ordered:  # grows while it is walked
+        ordered.extend(followers.get(message["id"], ()))
+    return ordered
+
+
+def _merge_runs(ours: Connection, theirs: Connection) -> dict[str, int]:
+    run = table_of(RunRow)
+    parts: tuple[type[SQLModel], ...] = (StepRow, CallRow)
+    mine = _bundles(ours)
+    stored: dict[type[SQLModel], int] = dict.fromkeys((RunRow, *parts), 0)
+    for run_id, bundle in _bundles(theirs).items():
+        if run_id in mine and _progress(mine[run_id]) >= _progress(bundle):
+            continue
+        if run_id in mine:
+            for model in parts:
+                ours.execute(delete(table_of(model)).where(table_of(model).c.run_id == run_id))
+            ours.execute(update(run).where(run.c.id == run_id).values(**bundle[RunRow][0]))
+        else:
+            ours.execute(insert(run), bundle[RunRow])
+        stored[RunRow] += 1
+        for model in parts:
+            if bundle[model]:
+                ours.execute(insert(table_of(model)), bundle[model])
+            before = {row["id"] for row in mine[run_id][model]} if run_id in mine else set()
+            stored[model] += sum(row["id"] not in before for row in bundle[model])
+    return {table_of(model).name: count for model, count in stored.items()}
+
+
+_Bundle = dict[type[SQLModel], list[dict[str, Any]]]
+
+
+def _bundles(connection: Connection) -> dict[str, _Bundle]:
+    """Every run with its steps and calls."""
+    bundles: dict[str, _Bundle] = {}
+    for row in _all(connection, RunRow):
+        bundles[row["id"]] = {RunRow: [dict(row)], StepRow: [], CallRow: []}
+    for model in (StepRow, CallRow):
+        for row in sorted(_all(connection, model), key=lambda row: int(row["number"])):
+            bundles[row["run_id"]][model].append(dict(row))
+    return bundles
+
+
+def _progress(bundle: _Bundle) -> tuple[int, bool, int, str]:
+    """How far a run has come; between equals its content decides, so that both ways of merging agree."""
+    texts: Sequence[str] = [content(model, row, ()) for model, rows in bundle.items() for row in rows]
+    return len(bundle[StepRow]), bundle[RunRow][0]["finished_at"] is not None, len(bundle[CallRow]), digest(*texts)

@@ -1,0 +1,66 @@
+"""The schema's history. A migration is a function; its number is its place in MIGRATIONS, counted from 1.
+
+A new database gets all of tables.py at once and is marked as having had every migration; an older one gets those it
+lacks. So a change of a table is an edit of tables.py, and one more function here that brings an older database to the
+same schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, func, inspect, select, text
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from msbench.errors import StoreError
+from msbench.store.identity import table_of
+from msbench.store.tables import TABLES, MigrationRow
+from msbench.store.views import VIEWS
+
+
+def _1_everything(connection: Connection) -> None:
+    """All tables, their indexes and the views, always in the same order, so that equal databases have equal bytes."""
+    for table in map(table_of, TABLES):
+        connection.execute(CreateTable(table))
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            connection.execute(CreateIndex(index))
+    for view in VIEWS:
+        connection.execute(text(view))
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_1_everything,)
+
+
+def version(connection: Connection, where: str) -> int:
+    """How many migrations a database has had; 0 if it is empty.
+
+    Raises:
+        StoreError: it has tables, but none of msbench's, or a newer schema than this msbench knows.
+    """
+    names = inspect(connection).get_table_names()
+    if MigrationRow.__tablename__ not in names:
+        if names:
+            raise StoreError(f"Database {where} is not one of msbench's: check the path given to --db.")
+        return 0
+    had = connection.execute(select(func.max(table_of(MigrationRow).c.version))).scalar() or 0
+    if had > len(MIGRATIONS):
+        raise StoreError(
+            f"Database {where} has schema {had}, and this msbench knows none after {len(MIGRATIONS)}: update msbench."
+        )
+    return int(had)
+
+
+def migrate(connection: Connection, where: str) -> None:
+    """Bring a database to the newest schema, within the caller's transaction.
+
+    Raises:
+        StoreError: as ``version``.
+    """
+    had = version(connection, where)
+    for migration in MIGRATIONS[:1] if had == 0 else MIGRATIONS[had:]:
+        migration(connection)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    rows = [{"version": number, "applied_at": now} for number in range(had + 1, len(MIGRATIONS) + 1)]
+    if rows:
+        connection.execute(table_of(MigrationRow).insert(), rows)

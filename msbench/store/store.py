@@ -1,0 +1,242 @@
+"""The store: everything that msbench ever measured, tried and said, in one database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from sqlmodel import Session, col, func, select
+
+from msbench.errors import UnknownNameError
+from msbench.model import Candidate, Ceilings, Device, Evaluation, Operator, Precision, Status
+from msbench.store import convert
+from msbench.store.engine import MEMORY, shown, sqlite_path
+from msbench.store.rows import put_all
+from msbench.store.runs import Runs
+from msbench.store.tables import (
+    BuildRow,
+    CaseRow,
+    CeilingsRow,
+    CheckRow,
+    DeviceRow,
+    EvaluationRow,
+    LineageRow,
+    MeasurementRow,
+    ProfileRow,
+    TaskRow,
+    VersionRow,
+)
+
+_Result = TypeVar("_Result", CheckRow, MeasurementRow, ProfileRow)
+
+
+class Store(Runs):
+    """Evaluations, devices and versions, and the runs that made them (see ``Runs``). Close it, or use ``with``."""
+
+    @classmethod
+    def union(cls, paths: Sequence[str | Path]) -> Store:
+        """All of several databases, merged in memory: what readers use. The files are only read; none may be missing.
+
+        Raises:
+            StoreError: one of them can't be read.
+        """
+        from msbench.store.merge import merge
+
+        merged: Store | None = None
+        for where in paths:
+            part = cls._snapshot(where)
+            if merged is None:
+                merged = part
+            else:
+                merge(merged, part, verify=False)
+                part.close()
+        merged = merged or cls(MEMORY)
+        merged.where = " + ".join(map(shown, paths)) or MEMORY
+        return merged
+
+    @classmethod
+    def _snapshot(cls, where: str | Path) -> Store:
+        if sqlite_path(where) is None:
+            return cls(where, read_only=True)
+        return cls.read_to_memory(where)
+
+    # ------------------------------------------------------------------ writing
+
+    def add_evaluation(self, op: Operator, evaluation: Evaluation) -> str:
+        """Store an evaluation and all that belongs to it, in one transaction; return its id. Twice is once.
+
+        Raises:
+            StoreError: the database can't be written; nothing is stored then.
+        """
+        row, rows = convert.evaluation_rows(op, evaluation)
+        with self.writing() as session:
+            put_all(session.connection(), rows)
+        return row.id
+
+    def add_version(self, op: Operator, candidate: Candidate) -> str:
+        """Store a version that hasn't been evaluated (yet), with its task; return its id."""
+        now = _now()
+        task = convert.task_row(op, candidate.precision, now)
+        with self.writing() as session:
+            put_all(session.connection(), [task, *convert.version_rows(candidate, now)])
+        return candidate.id
+
+    def add_task(self, op: Operator, precision: Precision) -> str:
+        """Store a task and its cases; return the task's id."""
+        task = convert.task_row(op, precision, _now())
+        cases = [convert.case_row(op, precision, case) for case in op.cases]
+        with self.writing() as session:
+            put_all(session.connection(), [task, *cases])
+        return task.id
+
+    def add_device(self, device: Device) -> str:
+        """Store a device; return its id."""
+        with self.writing() as session:
+            put_all(session.connection(), [convert.device_row(device)])
+        return device.id
+
+    def add_ceilings(self, device: Device, ceilings: Ceilings) -> None:
+        """Store one measurement of a device's ceilings."""
+        with self.writing() as session:
+            put_all(session.connection(), [convert.device_row(device), convert.ceilings_row(device, ceilings)])
+
+    # ------------------------------------------------------------------ reading
+
+    def ceilings(self, device_id: str, until: str | None = None) -> Ceilings | None:
+        """The newest ceilings of a device, or those that were the newest at an instant; None if there are none."""
+        query = select(CeilingsRow).where(col(CeilingsRow.device_id) == device_id)
+        if until is not None:
+            query = query.where(col(CeilingsRow.measured_at) <= until)
+        with self.session() as session:
+            row = session.exec(query.order_by(col(CeilingsRow.measured_at).desc(), col(CeilingsRow.id))).first()
+            return convert.to_ceilings(row) if row else None
+
+    def tasks(self) -> list[TaskRow]:
+        """All tasks, by id."""
+        with self.session() as session:
+            return list(session.exec(select(TaskRow).order_by(col(TaskRow.id))))
+
+    def cases(self, task_id: str) -> list[CaseRow]:
+        """All cases of a task, the smallest first."""
+        query = select(CaseRow).where(col(CaseRow.task_id) == task_id)
+        with self.session() as session:
+            return list(session.exec(query.order_by(col(CaseRow.nbytes), col(CaseRow.name), col(CaseRow.id))))
+
+    def versions(self, task_id: str | None = None) -> list[VersionRow]:
+        """All versions (of a task), oldest first."""
+        query = select(VersionRow).order_by(col(VersionRow.created_at), col(VersionRow.id))
+        if task_id is not None:
+            query = query.where(col(VersionRow.task_id) == task_id)
+        with self.session() as session:
+            return list(session.exec(query))
+
+    def version(self, version_id: str) -> VersionRow:
+        """A version by its id, or by any beginning of it that no other version has.
+
+        Raises:
+            UnknownNameError: no version, or several, begin so.
+        """
+        query = select(VersionRow).where(col(VersionRow.id).startswith(version_id, autoescape=True)).limit(20)
+        with self.session() as session:
+            found = session.exec(query).all()
+        if len(found) != 1 or not version_id:
+            known = [f"{row.id[:12]} ({row.task_id} {row.label or row.origin})" for row in found]
+            raise UnknownNameError("single version" if found else "version", version_id, known)
+        return found[0]
+
+    def candidate(self, version_id: str) -> Candidate:
+        """A version as what was submitted, its parents included.
+
+        Raises:
+            UnknownNameError: as ``version``.
+        """
+        version = self.version(version_id)
+        with self.session() as session:
+            task = session.get_one(TaskRow, version.task_id)
+            parents = session.exec(select(LineageRow.parent_id).where(col(LineageRow.version_id) == version.id)).all()
+            return convert.to_candidate(task, version, parents)
+
+    def evaluations(self, version_id: str) -> list[EvaluationRow]:
+        """A version's evaluations on all devices, oldest first."""
+        query = select(EvaluationRow).where(col(EvaluationRow.version_id) == version_id)
+        with self.session() as session:
+            return list(session.exec(query.order_by(col(EvaluationRow.started_at), col(EvaluationRow.id))))
+
+    def evaluation(self, evaluation_id: str) -> Evaluation:
+        """An evaluation with everything that belongs to it, samples included; the smallest case's results come first.
+
+        Raises:
+            UnknownNameError: there is none of that id.
+        """
+        with self.session() as session:
+            row = session.get(EvaluationRow, evaluation_id)
+            if row is None:
+                raise UnknownNameError("evaluation", evaluation_id, [])
+            device = convert.to_device(session.get_one(DeviceRow, row.device_id), row.unit, row.host)
+            build = session.get(BuildRow, row.build_id) if row.build_id else None
+            checks = _results(session, CheckRow, row.id)
+            measurements = _results(session, MeasurementRow, row.id)
+            profiles = _results(session, ProfileRow, row.id)
+        candidate = self.candidate(row.version_id)
+        return convert.to_evaluation(row, candidate, device, build, checks, measurements, profiles)
+
+    def recorded(self, version_id: str, device_kind: str = "cuda") -> tuple[str, Evaluation] | None:
+        """What was measured for exactly this version: the passed evaluation with the most cases, the newest of equals.
+
+        Returns:
+            Its id and the evaluation; None if the version was never measured on a device of that kind.
+        """
+        measured = func.count(col(MeasurementRow.id))
+        query = (
+            select(EvaluationRow.id)
+            .join(DeviceRow, col(DeviceRow.id) == col(EvaluationRow.device_id))
+            .join(MeasurementRow, col(MeasurementRow.evaluation_id) == col(EvaluationRow.id))
+            .where(col(EvaluationRow.version_id) == version_id, col(EvaluationRow.status) == Status.PASSED.value)
+            .where(col(EvaluationRow.recorded_from).is_(None), col(MeasurementRow.median_ns).is_not(None))
+            .where(col(DeviceRow.kind) == device_kind)
+            .group_by(col(EvaluationRow.id), col(EvaluationRow.started_at))
+            .order_by(measured.desc(), col(EvaluationRow.started_at).desc(), col(EvaluationRow.id))
+        )
+        with self.session() as session:
+            found = session.exec(query).first()
+        return (found, self.evaluation(found)) if found else None
+
+    def recorded_device(self, wanted: str) -> Device:
+        """The recorded device of this name or id, or else the first whose name holds ``wanted`` or whose id begins so.
+
+        Raises:
+            UnknownNameError: nothing was recorded on such a device.
+        """
+        devices, word = self.recorded_devices(), wanted.lower()
+        exact = [d for d in devices if word in (d.name.lower(), d.id)]
+        alike = [d for d in devices if word in d.name.lower() or d.id.startswith(word)]
+        for device in exact + alike:
+            return device
+        raise UnknownNameError("recorded device", wanted, [d.name for d in devices])
+
+    def recorded_devices(self) -> list[Device]:
+        """The devices that something was measured on, the one with the most measurements first."""
+        query = (
+            select(DeviceRow)
+            .join(EvaluationRow, col(EvaluationRow.device_id) == col(DeviceRow.id))
+            .join(MeasurementRow, col(MeasurementRow.evaluation_id) == col(EvaluationRow.id))
+            .where(col(EvaluationRow.recorded_from).is_(None), col(MeasurementRow.median_ns).is_not(None))
+            .group_by(col(DeviceRow.id))
+            .order_by(func.count(col(MeasurementRow.id)).desc(), col(DeviceRow.id))
+        )
+        with self.session() as session:
+            return [convert.to_device(row) for row in session.exec(query)]
+
+
+def _results(session: Session, model: type[_Result], evaluation_id: str) -> list[tuple[_Result, CaseRow]]:
+    query = select(model, CaseRow).join(CaseRow, col(CaseRow.id) == col(model.case_id))
+    found = session.exec(
+        query.where(col(model.evaluation_id) == evaluation_id).order_by(col(CaseRow.nbytes), col(model.id))
+    )
+    return list(found.all())
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

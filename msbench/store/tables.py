@@ -1,0 +1,315 @@
+"""The database's tables. SQLModel tables do not validate, so store/convert.py alone makes rows from the dataclasses.
+
+Ids are content hashes (store/identity.py), which makes merging two databases "insert what is not there yet". Times are
+in nanoseconds, instants are ISO 8601 in UTC, JSON columns hold plain lists and objects. NULL means "does not exist":
+the status or fault beside it says why.
+
+Two columns refer to rows that may be in another database, so they are no foreign keys: ``lineage.parent_id`` and
+``evaluation.recorded_from`` in your own database often name what the published one holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, Column, LargeBinary, UniqueConstraint
+from sqlmodel import Field, SQLModel
+
+
+def _json(nullable: bool = False) -> Column[Any]:
+    return Column(JSON(none_as_null=True), nullable=nullable)
+
+
+class MigrationRow(SQLModel, table=True):
+    """A migration that this database has had."""
+
+    __tablename__ = "migration"
+    version: int = Field(primary_key=True)
+    applied_at: str
+
+
+class DeviceRow(SQLModel, table=True):
+    """A model under a driver; which unit of it ran a kernel is in the evaluation."""
+
+    __tablename__ = "device"
+    id: str = Field(primary_key=True)
+    kind: str
+    name: str
+    arch: str
+    multiprocessors: int
+    memory_bytes: int
+    l2_bytes: int
+    driver: str
+    runtime: str
+
+
+class CeilingsRow(SQLModel, table=True):
+    """One measurement of a device's ceilings; the newest counts."""
+
+    __tablename__ = "ceilings"
+    id: str = Field(primary_key=True)
+    device_id: str = Field(foreign_key="device.id", index=True)
+    measured_at: str
+    copy_bytes_per_s: float
+    read_bytes_per_s: float
+    write_bytes_per_s: float
+    l2_copy_bytes_per_s: float
+    fp32_flops: float
+    tf32_flops: float
+    bf16_flops: float
+    fp64_flops: float
+    launch_ns: float
+    graph_node_ns: float
+    sm_clock_mhz: float | None = None
+
+
+class TaskRow(SQLModel, table=True):
+    """An operator in one precision; id is ``rms_norm/fp32``. Its texts follow the newest ``described_at``."""
+
+    __tablename__ = "task"
+    id: str = Field(primary_key=True)
+    operator: str = Field(index=True)
+    precision: str
+    title: str
+    scenario: str
+    definition: str
+    compute: str
+    bound_note: str
+    library_note: str
+    prototype: str
+    described_at: str
+
+
+class CaseRow(SQLModel, table=True):
+    """One case of a task: what it must move and compute belongs to it, so that rooflines need no code."""
+
+    __tablename__ = "case"
+    id: str = Field(primary_key=True)
+    task_id: str = Field(foreign_key="task.id", index=True)
+    name: str
+    split: str
+    distribution: str
+    dims: dict[str, Any] = Field(sa_column=_json())
+    scalars: dict[str, Any] = Field(sa_column=_json())
+    nbytes: int
+    flops: int
+
+
+class VersionRow(SQLModel, table=True):
+    """One source text for a task."""
+
+    __tablename__ = "version"
+    id: str = Field(primary_key=True)
+    task_id: str = Field(foreign_key="task.id", index=True)
+    origin: str
+    label: str
+    source: str
+    created_at: str
+
+
+class LineageRow(SQLModel, table=True):
+    """A version's parent."""
+
+    __tablename__ = "lineage"
+    version_id: str = Field(foreign_key="version.id", primary_key=True)
+    parent_id: str = Field(primary_key=True)
+
+
+class BuildRow(SQLModel, table=True):
+    """A compilation: id hashes source, generated header, headers, flags and compiler."""
+
+    __tablename__ = "build"
+    id: str = Field(primary_key=True)
+    version_id: str = Field(foreign_key="version.id", index=True)
+    toolchain: str
+    flags: list[Any] = Field(sa_column=_json())
+    seconds: float
+    log: str
+    kernels: list[Any] = Field(sa_column=_json())
+    sass: dict[str, Any] | None = Field(default=None, sa_column=_json(nullable=True))
+    fault: str | None = None
+    message: str | None = None
+
+
+class EvaluationRow(SQLModel, table=True):
+    """One evaluation of one version on one device."""
+
+    __tablename__ = "evaluation"
+    id: str = Field(primary_key=True)
+    version_id: str = Field(foreign_key="version.id", index=True)
+    device_id: str = Field(foreign_key="device.id")
+    unit: str
+    host: str
+    executor: str
+    status: str
+    started_at: str
+    seconds: float
+    command: str
+    seed: int
+    harness: str
+    build_id: str | None = Field(default=None, foreign_key="build.id")
+    recorded_from: str | None = None
+    note: str = ""
+    fault: str | None = None
+    message: str | None = None
+    log: str | None = None
+
+
+class CheckRow(SQLModel, table=True):
+    """One check of one case: ``worst`` is the largest error over its bound."""
+
+    __tablename__ = "check"
+    id: str = Field(primary_key=True)
+    evaluation_id: str = Field(foreign_key="evaluation.id", index=True)
+    case_id: str = Field(foreign_key="case.id")
+    variant: str
+    seed: int
+    passed: bool
+    worst: float | None = None
+    max_abs_error: float | None = None
+    bitwise_repeatable: bool | None = None
+    fault: str | None = None
+    message: str | None = None
+
+
+class MeasurementRow(SQLModel, table=True):
+    """The times of one version on one case; ``samples`` is unpacked by ``store.samples.unpack_samples``."""
+
+    __tablename__ = "measurement"
+    id: str = Field(primary_key=True)
+    evaluation_id: str = Field(foreign_key="evaluation.id", index=True)
+    case_id: str = Field(foreign_key="case.id", index=True)
+    group_id: str = Field(index=True)
+    seed: int
+    rounds: int
+    median_ns: float | None = None
+    hot_ns: float | None = None
+    host_ns: float | None = None
+    floor_ns: float | None = None
+    noisy: bool
+    hot_note: str
+    sm_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    throttle: str | None = None
+    samples: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    fault: str | None = None
+    message: str | None = None
+
+
+class ProfileRow(SQLModel, table=True):
+    """Counters of one version on one case."""
+
+    __tablename__ = "profile"
+    id: str = Field(primary_key=True)
+    evaluation_id: str = Field(foreign_key="evaluation.id", index=True)
+    case_id: str = Field(foreign_key="case.id")
+    source: str
+    tool: str
+    metrics: dict[str, Any] = Field(sa_column=_json())
+    kernels: list[Any] = Field(sa_column=_json())
+    bottleneck: str
+    evidence: list[Any] = Field(sa_column=_json())
+    fault: str | None = None
+    message: str | None = None
+
+
+class RunRow(SQLModel, table=True):
+    """One ``msbench optimize`` of one task. ``status``: running, waiting, finished, stopped, failed."""
+
+    __tablename__ = "run"
+    id: str = Field(primary_key=True)
+    task_id: str = Field(foreign_key="task.id", index=True)
+    strategy: str
+    provider: str
+    model: str
+    executor: str
+    device_id: str | None = Field(default=None, foreign_key="device.id")
+    seed: int
+    budget: dict[str, Any] = Field(sa_column=_json())
+    spend: dict[str, Any] = Field(sa_column=_json())
+    settings: dict[str, Any] = Field(sa_column=_json())
+    status: str
+    note: str
+    command: str
+    started_at: str
+    finished_at: str | None = None
+    replay_of: str | None = None
+    best_version_id: str | None = Field(default=None, foreign_key="version.id")
+
+
+class StepRow(SQLModel, table=True):
+    """One proposal inside a run; ``speedup`` is the geometric mean over cases of the speed-up over naive.
+
+    ``outcome`` is a ``model.Outcome``.
+    """
+
+    __tablename__ = "step"
+    __table_args__ = (UniqueConstraint("run_id", "number"),)
+    id: str = Field(primary_key=True)
+    run_id: str = Field(foreign_key="run.id", index=True)
+    number: int
+    parent_version_id: str | None = Field(default=None, foreign_key="version.id")
+    version_id: str | None = Field(default=None, foreign_key="version.id")
+    evaluation_id: str | None = Field(default=None, foreign_key="evaluation.id")
+    action: str
+    plan: str
+    hypothesis: str
+    predicted_speedup: float | None = None
+    speedup: float | None = None
+    outcome: str
+    held: bool | None = None
+    lesson: str
+    started_at: str
+    finished_at: str
+
+
+class MessageRow(SQLModel, table=True):
+    """One turn of a transcript: id hashes its predecessor, role, agent and content."""
+
+    __tablename__ = "message"
+    id: str = Field(primary_key=True)
+    previous_id: str | None = Field(default=None, foreign_key="message.id")
+    role: str
+    agent: str
+    content: str
+
+
+class CallRow(SQLModel, table=True):
+    """One call of a provider inside a step: the prompt's last message, the reply, and what it cost."""
+
+    __tablename__ = "call"
+    __table_args__ = (UniqueConstraint("run_id", "number"),)
+    id: str = Field(primary_key=True)
+    run_id: str = Field(foreign_key="run.id", index=True)
+    step_number: int
+    number: int
+    agent: str
+    prompt_id: str = Field(foreign_key="message.id")
+    reply_id: str = Field(foreign_key="message.id")
+    model: str
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
+    seconds: float
+    created_at: str
+
+
+TABLES: tuple[type[SQLModel], ...] = (
+    MigrationRow,
+    DeviceRow,
+    CeilingsRow,
+    TaskRow,
+    CaseRow,
+    VersionRow,
+    LineageRow,
+    BuildRow,
+    EvaluationRow,
+    CheckRow,
+    MeasurementRow,
+    ProfileRow,
+    RunRow,
+    StepRow,
+    MessageRow,
+    CallRow,
+)  # in an order in which foreign keys are satisfied

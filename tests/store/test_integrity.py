@@ -1,0 +1,112 @@
+import re
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from msbench.model import Origin
+from msbench.store import integrity
+from msbench.store.store import Store
+from tests.factories import candidate, measured, operator
+
+OP = operator()
+
+
+def tamper(path: Path, *statements: str) -> None:
+    """Change a database behind msbench's back."""
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def test_a_sound_database_has_no_problems(told: Store) -> None:
+    assert integrity.check(told) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("UPDATE version SET source = replace(source, '256', '512') WHERE label = 'best'", "not that of its source"),
+        ("UPDATE device SET driver = '999'", "Device .* was changed"),
+        ("UPDATE ceilings SET copy_bytes_per_s = 9e12", "Ceilings .* was changed"),
+        ("UPDATE \"case\" SET flops = flops + 1 WHERE name = 'N=65536'", "Case .* was changed"),
+        ("UPDATE evaluation SET status = 'passed' WHERE status = 'check_failed'", "Evaluation .* was changed"),
+        ("UPDATE evaluation SET status = 'fine'", "unknown status 'fine'"),
+        ('UPDATE "check" SET worst = 0.0', "Check .* was changed"),
+        ("UPDATE measurement SET median_ns = median_ns / 2", "says a median of"),
+        ("UPDATE measurement SET hot_ns = 1", "Measurement .* was changed"),
+        ("UPDATE measurement SET samples = substr(samples, 1, 30)", "samples that can't be read"),
+        ("UPDATE measurement SET samples = x'00'", "samples that can't be read"),
+        ("UPDATE measurement SET rounds = 3", "says 3 rounds, but has samples of 20"),
+        ("UPDATE profile SET metrics = '{}'", "Profile .* was changed"),
+        ("UPDATE profile SET metrics = 'no json'", "should hold JSON"),
+        ("UPDATE message SET content = 'I never said that.' WHERE role = 'system'", "Message .* was changed"),
+        ("UPDATE message SET previous_id = NULL", "Message .* was changed"),
+        ("UPDATE step SET number = 40 WHERE number = 3", "Step .* an id that is not"),
+        ("UPDATE step SET outcome = 'great'", "unknown outcome 'great'"),
+        ("UPDATE call SET number = 40 WHERE number = 3", "Call .* an id that is not"),
+        ("UPDATE run SET status = 'asleep'", "unknown status 'asleep'"),
+        ("UPDATE task SET operator = 'other'", "is not called by its operator"),
+        ("DELETE FROM version WHERE label = 'round 2'", "names one of table version that is not there"),
+        ("DELETE FROM version WHERE origin = 'naive'", "names the parent"),
+        ("UPDATE lineage SET parent_id = 'nobody'", "names the parent nobody, which is in none here"),
+        ("UPDATE evaluation SET recorded_from = 'nothing'", "repeats evaluation nothing"),
+        ("UPDATE build SET fault = 'compile'", "a fault without a message"),
+        (
+            "UPDATE step SET version_id = (SELECT id FROM version WHERE task_id = 'shift/bf16' LIMIT 1)",
+            "names a version of another task",
+        ),
+        (
+            "UPDATE measurement SET case_id = (SELECT id FROM \"case\" WHERE task_id = 'shift/bf16' LIMIT 1)",
+            "of a case of another task",
+        ),
+        ("UPDATE evaluation SET build_id = (SELECT max(id) FROM build)", "has the build of another version"),
+    ],
+)
+def test_every_kind_of_tampering_is_found(told_file: Path, change: str, said: str) -> None:
+    tamper(told_file, change)
+    with Store(told_file) as store:
+        problems = integrity.check(store)
+    assert problems
+    assert any(re.search(said, problem) for problem in problems), problems
+    assert all(problem.endswith(".") and "\n" not in problem for problem in problems)
+
+
+def test_any_single_changed_byte_of_the_file_is_found_or_harmless(told_file: Path) -> None:
+    """Bytes within rows are covered by hashes, and bytes between them by SQLite; spot checks over the whole file."""
+    with Store(told_file) as store:
+        store.compact()
+    sound = told_file.read_bytes()
+    with Store(told_file, read_only=True) as store:
+        versions = [row.model_dump() for row in store.versions()]
+    for place in range(4096, len(sound), len(sound) // 60):
+        told_file.write_bytes(sound[:place] + bytes([sound[place] ^ 0x41]) + sound[place + 1 :])
+        if not integrity.check_files([told_file]):
+            with Store(told_file, read_only=True) as store:
+                assert [row.model_dump() for row in store.versions()] == versions
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"x" * 5000, lambda b: b""])
+def test_a_broken_file_is_a_problem_not_a_crash(told_file: Path, damage: Callable[[bytes], bytes]) -> None:
+    with Store(told_file) as store:
+        store.compact()
+    told_file.write_bytes(damage(told_file.read_bytes()))
+    problems = integrity.check_files([told_file, told_file.with_name("none.sqlite")])
+    assert len(problems) >= 2
+    assert all(str(told_file.parent) in problem for problem in problems)
+
+
+def test_what_one_file_lacks_may_be_in_another(tmp_path: Path) -> None:
+    published, local = tmp_path / "published.sqlite", tmp_path / "local.sqlite"
+    naive = candidate(OP, "naive", Origin.NAIVE)
+    child = candidate(OP, "child", parents=[naive.id])
+    for path, version in ((published, naive), (local, child)):
+        with Store(path) as store:
+            for evaluation in measured(OP, {version: 0.5}):
+                store.add_evaluation(OP, evaluation)
+    assert integrity.check_files([published, local]) == []
+    [problem] = integrity.check_files([local])
+    assert problem.startswith(str(local)) and naive.id in problem

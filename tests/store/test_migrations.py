@@ -1,0 +1,60 @@
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from msbench.store.migrations import MIGRATIONS
+from msbench.store.store import Store
+from tests import factories
+
+RELEASED = Path(__file__).with_name("schema_1.sql")
+"""The schema as it was when it first was version 1: never edited afterwards. Changed a table? Write a migration."""
+
+
+def schema(path: Path) -> set[str]:
+    connection = sqlite3.connect(path)
+    found = {
+        " ".join(sql.split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+    }
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_the_oldest_schema_becomes_the_newest(tmp_path: Path, in_memory: bool) -> None:
+    old, new = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
+    connection = sqlite3.connect(old)
+    connection.executescript(RELEASED.read_text() + "INSERT INTO migration VALUES (1, '2026-11-20T00:00:00+00:00');")
+    connection.close()
+    if in_memory:
+        with Store.union([old]) as store:
+            factories.story(store)
+        return
+    for path in (old, new):
+        with Store(path) as store:
+            factories.story(store)
+    assert schema(old) == schema(new)
+
+
+def test_every_migration_is_on_record_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    for _ in range(2):
+        Store(path).close()
+    connection = sqlite3.connect(path)
+    versions = connection.execute("SELECT version FROM migration ORDER BY version").fetchall()
+    connection.close()
+    assert versions == [(number,) for number in range(1, len(MIGRATIONS) + 1)]
+
+
+def test_an_interrupted_creation_is_finished_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(connection: object) -> None:
+        MIGRATIONS[0](connection)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    path = tmp_path / "x.sqlite"
+    with monkeypatch.context() as patch:
+        patch.setattr("msbench.store.migrations.MIGRATIONS", (broken,))
+        with pytest.raises(KeyboardInterrupt):
+            Store(path)
+    with Store(path) as store:
+        factories.story(store)
