@@ -1,0 +1,175 @@
+"""What a case's outputs must be and by how much they may differ: float64 references, bounds, every element compared.
+
+Temporaries stay small (a chunk of elements at a time), since the largest cases have 2^30 elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from msbench.errors import SpecError
+from msbench.harness.arena import as_bytes
+from msbench.harness.inputs import generate
+from msbench.model import Case, Operator, Precision
+
+_CHUNK = 1 << 22  # elements compared together: 32 MiB a float64 temporary
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One case's inputs in their storage dtype, and each output's float64 reference and largest acceptable error.
+
+    A bound is an array of the output's shape, or of one element that holds for all.
+    """
+
+    case: Case
+    seed: int
+    inputs: Mapping[str, Any]
+    references: Mapping[str, Any]
+    bounds: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How one output compares with its reference.
+
+    ``worst`` is the largest error over its bound (1 is the limit; infinite where a bound is zero or a NaN or infinity
+    is out of place), ``max_abs_error`` the largest finite error. ``wrong`` of ``total`` elements are outside their
+    bound, of which ``poisoned`` still hold the poison; the first of them is at ``index``.
+    """
+
+    total: int
+    wrong: int
+    worst: float
+    max_abs_error: float
+    poisoned: int = 0
+    index: tuple[int, ...] | None = None
+    expected: float | None = None
+    got: float | None = None
+    bound: float | None = None
+
+
+def prepare(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) -> Expectation:
+    """Draw a case's inputs and compute what must come out. Raises SpecError where the operator's spec is wrong."""
+    inputs = generate(op, precision, case, seed, xp)
+    references, bounds = expected(op, precision, case, inputs, xp)
+    return Expectation(case, seed, inputs, references, bounds)
+
+
+def expected(
+    op: Operator, precision: Precision, case: Case, inputs: Mapping[str, Any], xp: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The float64 references and bounds of every output, from float64 copies of the precision-rounded ``inputs``.
+
+    Raises:
+        SpecError: ``reference`` or ``bound`` forgets an output or gives a wrong shape.
+    """
+    exact = {n: a if a.dtype.kind == "i" else a.astype(np.float64) for n, a in inputs.items()}
+    arguments = {**exact, **op.scalar_values(case), **dict(case.dims)}
+    with np.errstate(all="ignore"):  # NaN and infinity among the inputs are deliberate
+        references = _by_name(op, "reference", op.reference(xp, **arguments), xp)
+        bounds = _by_name(op, "bound", op.bound(xp, precision.unit_roundoff, references, **arguments), xp)
+    for name, bound in bounds.items():
+        shape = references[name].shape
+        if bound.size != 1 and bound.shape != shape:
+            bounds[name] = xp.ascontiguousarray(xp.broadcast_to(bound, shape))
+    return references, bounds
+
+
+def _by_name(op: Operator, what: str, result: Any, xp: Any) -> dict[str, Any]:
+    if not isinstance(result, Mapping):
+        result = {op.outputs[0].name: result}
+    names = [a.name for a in op.outputs]
+    if sorted(result) != sorted(names):
+        given = ", ".join(sorted(result)) or "nothing"
+        raise SpecError(f"{op.name}: {what} must return {', '.join(names)}, not {given}.")
+    return {n: xp.asarray(result[n]) for n in names}
+
+
+def compare(reference: Any, bound: Any, got: Any, xp: Any, poison: int | None = None) -> Comparison:
+    """Compare every element of ``got`` (float32, bfloat16 or int32) with ``reference``.
+
+    A finite element must be within its bound. NaN must be where the reference has NaN, and infinity where it has the
+    same infinity; their bounds are ignored. Where a finite reference, give or take its bound, reaches the point from
+    which values round to infinity in ``got``'s format, the infinity of that sign is right too.
+
+    Args:
+        poison: the byte that filled ``got`` before; wrong elements that still hold it are counted.
+
+    Raises:
+        SpecError: the shapes differ, or a bound of a finite reference is NaN or negative.
+    """
+    if reference.shape != got.shape:
+        raise SpecError(f"The reference has shape {reference.shape}, the array {got.shape}.")
+    shape, total = got.shape, int(got.size)
+    reference, got = reference.reshape(-1), got.reshape(-1)
+    bound = bound.reshape(-1).astype(np.float64, copy=False)
+    wrong = poisoned = 0
+    worst = max_abs_error = 0.0
+    first: int | None = None
+    for start in range(0, total, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        r = reference[part].astype(np.float64, copy=False)
+        b = bound if bound.size == 1 else bound[part]
+        with np.errstate(all="ignore"):
+            g = got[part].astype(np.float64)
+            error = xp.abs(g - r)
+            within = (error <= b) & (error < xp.inf)  # false for every NaN and infinity: the second look sorts them out
+            ratio = xp.where(within & (b > 0), error / b, 0.0)
+        worst = max(worst, float(ratio.max()))
+        max_abs_error = max(max_abs_error, float(xp.where(xp.isfinite(error), error, 0.0).max()))
+        if bool(within.all()):
+            continue
+        suspects = xp.flatnonzero(~within)
+        bounds_here = xp.broadcast_to(b, r.shape)[suspects]
+        bad = suspects[~_acceptable(r[suspects], bounds_here, g[suspects], _overflow(got.dtype), xp)]
+        if not bad.size:
+            continue
+        if first is None:
+            first = start + int(bad[0])
+        wrong += int(bad.size)
+        worst = max(worst, _ratio(error[bad], xp.broadcast_to(b, r.shape)[bad], xp))
+        if poison is not None:
+            raw = as_bytes(got[part]).reshape(-1, got.dtype.itemsize)[bad]
+            poisoned += int((raw == poison).all(axis=1).sum())
+    if first is None:
+        return Comparison(total, 0, worst, max_abs_error)
+    return Comparison(
+        total,
+        wrong,
+        worst,
+        max_abs_error,
+        poisoned,
+        tuple(int(i) for i in np.unravel_index(first, shape)),
+        float(reference[first]),
+        float(got[first].astype(np.float64)),
+        float(bound[0 if bound.size == 1 else first]),
+    )
+
+
+def _acceptable(r: Any, b: Any, g: Any, overflow: float, xp: Any) -> Any:
+    """Which elements are right although their error is not a number within the bound."""
+    if bool((xp.isfinite(r) & ~(b >= 0)).any()):
+        raise SpecError("The operator's bound is NaN or negative where its reference is finite.")
+    both_nan = xp.isnan(r) & xp.isnan(g)
+    with np.errstate(all="ignore"):
+        overflowed = xp.isfinite(r) & (((g == xp.inf) & (r + b >= overflow)) | ((g == -xp.inf) & (r - b <= -overflow)))
+    return both_nan | (r == g) | overflowed
+
+
+def _overflow(dtype: np.dtype[Any]) -> float:
+    """The smallest magnitude that rounds to infinity: half a unit in the last place above the largest finite number."""
+    if dtype.kind == "i":
+        return np.inf
+    precision = Precision.FP32 if dtype == np.float32 else Precision.BF16
+    return (2.0 - precision.unit_roundoff) * 2.0**127  # IEEE 754-2019, section 4.3.1; both formats have emax = 127
+
+
+def _ratio(error: Any, bound: Any, xp: Any) -> float:
+    with np.errstate(all="ignore"):
+        ratio = error / bound
+    return float(xp.where(xp.isnan(ratio), xp.inf, ratio).max())

@@ -1,0 +1,326 @@
+"""The way through the stages: build, check, measure, profile. One call evaluates a group of versions of one task.
+
+Versions are built in parallel, checked case by case (cheap cases first, each case's expected values computed once),
+and those that passed everything are measured against each other. A version that fails at one stage goes no further; it
+never stops the others.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from msbench import roofline
+from msbench.errors import DeviceError, UnsupportedError, WorkerError
+from msbench.harness.check import CaseCheck, fault_of
+from msbench.harness.protocols import Checks, Executor, Plan, Progress, Remembers, Runner
+from msbench.harness.schedule import Scheduled, schedule, work
+from msbench.model import (
+    BuildResult,
+    Candidate,
+    Case,
+    CheckResult,
+    Device,
+    Evaluation,
+    Failure,
+    Fault,
+    Measurement,
+    Operator,
+    Precision,
+    Profile,
+    Stage,
+    Status,
+    digest,
+)
+from msbench.statistics import median
+
+__all__ = ["Checks", "Executor", "Plan", "Progress", "Remembers", "Runner", "evaluate", "harness_digest"]
+
+_FAILED = {
+    Stage.BUILD: Status.BUILD_FAILED,
+    Stage.CHECK: Status.CHECK_FAILED,
+    Stage.MEASURE: Status.MEASURE_FAILED,
+    Stage.PROFILE: Status.PROFILE_FAILED,
+}
+
+
+def evaluate(
+    executor: Executor,
+    operator: Operator,
+    precision: Precision,
+    candidates: Sequence[Candidate],
+    plan: Plan,
+    *,
+    command: str,
+    progress: Progress | None = None,
+) -> list[Evaluation]:
+    """Evaluate versions of one task; one evaluation for each candidate, in their order.
+
+    Args:
+        command: what a person types to repeat this; it is recorded.
+        progress: hears how far it is.
+
+    Raises:
+        ToolchainError: nothing can be built.
+        DeviceError: the device is missing, lost, or too small for a case.
+        SpecError: the operator's spec is wrong.
+    """
+    with ExitStack() as resources:
+        pipeline = _Pipeline(executor, operator, precision, plan, progress or _Silence(), resources)
+        entries = [_Entry(candidate) for candidate in candidates]
+        pipeline.build(entries)
+        pipeline.check(entries)
+        if plan.measure and executor.measures:
+            pipeline.measure(entries)
+            resources.close()  # no runner may disturb a profiler, nor hold memory that it needs
+            if plan.profile:
+                pipeline.profile(entries)
+        if plan.measure and isinstance(executor, Remembers):
+            pipeline.recall(executor, entries)
+        device = executor.checked_on() if isinstance(executor, Remembers) else executor.device()
+        return [entry.evaluation(executor.name, device, command, plan.seed) for entry in entries]
+
+
+@cache
+def harness_digest() -> str:
+    """The hash of the source files that figures and verdicts depend on: other code makes other figures."""
+    package = Path(__file__).resolve().parent.parent
+    files = [package / "statistics.py", package / "roofline.py"]
+    for folder in ("harness", "executors", "emulator"):
+        files += [p for p in (package / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    parts = [part for p in sorted(files) for part in (p.relative_to(package).as_posix(), p.read_bytes())]
+    return digest(*parts)
+
+
+@dataclass
+class _Entry:
+    """One candidate on its way."""
+
+    candidate: Candidate
+    started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    seconds: float = 0.0
+    status: Status = Status.PASSED
+    failure: Failure | None = None
+    runner: Runner | None = None
+    build: BuildResult | None = None
+    checks: list[CheckResult] = field(default_factory=list)
+    measurements: list[Measurement] = field(default_factory=list)
+    profiles: list[Profile] = field(default_factory=list)
+    recorded: Evaluation | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.candidate.label or f"{self.candidate.origin} {self.candidate.id[:8]}"
+
+    @property
+    def alive(self) -> bool:
+        return self.status is Status.PASSED
+
+    def fail(self, stage: Stage, failure: Failure) -> None:
+        self.status = Status.UNSUPPORTED if failure.fault is Fault.UNSUPPORTED else _FAILED[stage]
+        self.failure = failure
+
+    @contextmanager
+    def at(self, stage: Stage) -> Iterator[None]:
+        """Time a part of a stage, and turn what a kernel did to its worker into this candidate's failure."""
+        start = time.perf_counter()
+        try:
+            yield
+        except UnsupportedError as error:
+            self.fail(stage, Failure(Fault.UNSUPPORTED, str(error)))
+        except WorkerError as error:
+            self.fail(stage, Failure(fault_of(error), str(error), error.log))
+        finally:
+            self.seconds += time.perf_counter() - start
+
+    def evaluation(self, executor: str, device: Device, command: str, seed: int) -> Evaluation:
+        return Evaluation(
+            candidate=self.candidate,
+            device=self.recorded.device if self.recorded else device,
+            executor=executor,
+            status=self.status,
+            started_at=self.started_at,
+            seconds=self.seconds,
+            command=command,
+            seed=seed,
+            build=self.build,
+            checks=tuple(self.checks),
+            measurements=tuple(self.measurements),
+            profiles=tuple(self.profiles),
+            failure=self.failure,
+            harness=harness_digest(),
+            recorded_from=self.recorded.recorded_from if self.recorded else None,
+            note=" ".join(self.notes),
+        )
+
+
+@dataclass
+class _Pipeline:
+    """The stages; each takes all entries and leaves those alone that have failed."""
+
+    executor: Executor
+    op: Operator
+    precision: Precision
+    plan: Plan
+    progress: Progress
+    resources: ExitStack
+
+    @property
+    def _task(self) -> str:
+        return f"{self.op.name}/{self.precision}"
+
+    def build(self, entries: Sequence[_Entry]) -> None:
+        self.progress.started(f"building {self._task}")
+        pool = ThreadPoolExecutor(max(1, min(len(entries), os.cpu_count() or 1)), thread_name_prefix="msbench-build")
+        try:
+            waiting = {pool.submit(self.executor.build, self.op, entry.candidate): entry for entry in entries}
+            for done, future in enumerate(as_completed(waiting), 1):
+                entry = waiting[future]
+                entry.build = future.result()
+                entry.seconds += entry.build.seconds
+                if entry.build.failure:
+                    entry.fail(Stage.BUILD, entry.build.failure)
+                self.progress.advanced(done, len(entries), entry.name)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def check(self, entries: Sequence[_Entry]) -> None:
+        self.progress.started(f"checking {self._task}")
+        planned = schedule(self.op, self.plan, self.executor.check_limit)
+        left_out = sum(case not in {item.case for item in planned} for case in self.plan.cases)
+        for entry in filter(lambda entry: entry.alive, entries):
+            if not planned:
+                reason = f"None of the cases is small enough to be checked by the {self.executor.name} executor."
+                entry.fail(Stage.CHECK, Failure(Fault.UNSUPPORTED, reason))
+            elif left_out:
+                entry.notes.append(f"{left_out} of {len(self.plan.cases)} cases are too large to be checked here.")
+        for done, item in enumerate(planned, 1):
+            alive = [entry for entry in entries if entry.alive]
+            if not alive:
+                return
+            check = CaseCheck(self.executor, self.op, self.precision, item.case, self.plan.seed)
+            with self._memory_for("check", item.case), check:
+                for entry in alive:
+                    self._check_one(entry, check, item)
+            self.progress.advanced(done, len(planned), item.case.id)
+
+    @contextmanager
+    def _memory_for(self, what: str, case: Case) -> Iterator[None]:
+        try:
+            yield
+        except MemoryError as error:
+            raise DeviceError(
+                f"{self.executor.device().name} has not enough memory to {what} {self._task} at {case.id}. "
+                "Choose smaller cases with --cases."
+            ) from error
+
+    def _check_one(self, entry: _Entry, case_check: CaseCheck, item: Scheduled) -> None:
+        assert entry.build is not None
+        with entry.at(Stage.CHECK):
+            if entry.runner is None:
+                entry.runner = self.executor.open(self.op, entry.build, entry.candidate)
+                self.resources.callback(entry.runner.close)
+            results = case_check.run(entry.runner, item.variants)
+            entry.checks.extend(results)
+            failure = next((r.failure for r in results if r.failure), None)
+            if failure:
+                entry.fail(Stage.CHECK, failure)
+        if not entry.alive and entry.runner is not None:
+            entry.runner.close()  # its memory is the others'
+
+    def measure(self, entries: Sequence[_Entry]) -> None:
+        self.progress.started(f"measuring {self._task}")
+        cases = sorted(self.plan.cases, key=lambda case: work(self.op, case))
+        for done, case in enumerate(cases, 1):
+            group = [entry for entry in entries if entry.alive]
+            if not group:
+                return
+            self._measure_group(group, case)
+            self.progress.advanced(done, len(cases), case.id)
+
+    def _measure_group(self, group: Sequence[_Entry], case: Case) -> None:
+        runners = [entry.runner for entry in group if entry.runner is not None]
+        start = time.perf_counter()
+        with self._memory_for("measure", case):
+            measurements = self.executor.measure(self.op, self.precision, case, runners, self.plan)
+        seconds = time.perf_counter() - start
+        for entry, measured in zip(group, measurements, strict=True):
+            measurement = self._possible(measured)
+            entry.seconds += seconds / len(group)
+            entry.measurements.append(measurement)
+            if measurement.failure:
+                entry.fail(Stage.MEASURE, measurement.failure)
+
+    def _possible(self, measurement: Measurement) -> Measurement:
+        """The measurement, failed if it is faster than the device can be."""
+        ceilings = self.executor.ceilings()
+        samples = [sample for samples in measurement.samples_ns for sample in samples]
+        if measurement.failure or ceilings is None or not samples:
+            return measurement
+        dims = dict(measurement.case.dims)
+        reason = roofline.impossible(
+            median(samples),
+            nbytes=self.op.nbytes(self.precision.itemsize, **dims),
+            flops=self.op.flops(**dims),
+            ceilings=ceilings,
+            l2_bytes=self.executor.device().l2_bytes,
+            floor_ns=measurement.floor_ns,
+        )
+        if reason is None:
+            return measurement
+        message = f"Case {measurement.case.id}: {reason}"
+        return replace(measurement, failure=Failure(Fault.IMPOSSIBLE, message))
+
+    def profile(self, entries: Sequence[_Entry]) -> None:
+        self.progress.started(f"profiling {self._task}")
+        nbytes = {case: self.op.nbytes(self.precision.itemsize, **dict(case.dims)) for case in self.plan.cases}
+        cases = self.plan.profile_cases or tuple(sorted(nbytes, key=lambda case: nbytes[case])[-1:])
+        todo = [(entry, case) for entry in entries if entry.alive for case in cases]
+        for done, (entry, case) in enumerate(todo, 1):
+            assert entry.build is not None
+            measurement = next((m for m in entry.measurements if m.case == case), None)
+            with entry.at(Stage.PROFILE):
+                profile = self.executor.profile(
+                    self.op, self.precision, case, entry.build, entry.candidate, measurement
+                )
+                entry.profiles.append(profile)
+                if profile.failure:
+                    entry.fail(Stage.PROFILE, profile.failure)
+            self.progress.advanced(done, len(todo), f"{entry.name} at {case.id}")
+
+    def recall(self, memory: Remembers, entries: Sequence[_Entry]) -> None:
+        """Add what was measured earlier to what was checked now, saying that it was earlier."""
+        wanted = {case.id for case in self.plan.cases}
+        usable = [entry for entry in entries if entry.status in (Status.PASSED, Status.UNSUPPORTED)]
+        found = memory.recall(self.op, [entry.candidate for entry in usable])
+        for entry in usable:
+            stored = found.get(entry.candidate.id)
+            if stored is None:
+                entry.notes.append("Nothing is recorded for this version, so it has no times.")
+                continue
+            entry.recorded = stored
+            entry.build = stored.build or entry.build
+            entry.measurements = [m for m in stored.measurements if m.case.id in wanted]
+            entry.profiles = list(stored.profiles) if self.plan.profile else []
+            entry.notes.append(f"The times are those of {stored.started_at} on {stored.device.name}.")
+            if entry.failure is not None:
+                entry.notes.append(f"So is the check: {entry.failure.message}")
+                entry.status, entry.failure, entry.checks = stored.status, stored.failure, list(stored.checks)
+
+
+class _Silence:
+    """Nobody listens."""
+
+    def started(self, text: str) -> None:
+        pass
+
+    def advanced(self, done: int, total: int, text: str) -> None:
+        pass

@@ -1,0 +1,226 @@
+"""The parent's side of a worker process: start it, call it, survive whatever it does.
+
+A candidate's code runs in such a process, so it may crash, hang, print or fork; the caller gets an answer or a
+``WorkerError``, and nothing is left behind. The child's side is ``wire.serve``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from msbench.errors import WorkerCrashed, WorkerError, WorkerTimeout
+from msbench.harness import wire
+
+TAIL_BYTES = 8_000
+"""How much of the end of a worker's output is kept for the message."""
+
+_FAREWELL_S = 1.0  # to leave by itself once its pipe is closed
+_DEATH_S = 0.8  # to be gone after SIGKILL; only a process stuck in a driver takes longer
+
+
+class WorkerProcess:
+    """One worker in its own session and process group, killed with everything it started.
+
+    ``argv`` runs a script that ends in ``wire.serve``. ``env`` replaces the environment, as in ``subprocess``. What the
+    worker prints goes to ``log`` (None: a temporary file). ``memory_bytes`` limits its address space, so it is not for
+    workers that use CUDA or AddressSanitizer, which reserve terabytes. Not for use by two threads at once.
+
+    Raises:
+        WorkerCrashed: ``argv`` can't be started.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        log: Path | None = None,
+        memory_bytes: int | None = None,
+        cpu_seconds: int | None = None,
+    ) -> None:
+        self._log: IO[bytes] = tempfile.TemporaryFile() if log is None else log.open("w+b")  # noqa: SIM115
+        self._ended = ""
+        self._calls = 0
+        self._pending = b""
+        child_requests, self._requests = os.pipe()
+        self._replies, child_replies = os.pipe()
+        settings = {
+            "requests": child_requests,
+            "replies": child_replies,
+            "parent": os.getpid(),
+            "memory_bytes": memory_bytes,
+            "cpu_seconds": cpu_seconds,
+        }
+        environment = {**(os.environ if env is None else env), wire.SETTINGS: json.dumps(settings)}
+        try:
+            start = _starter(os.getpid()).submit(
+                subprocess.Popen,
+                list(argv),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,
+                pass_fds=(child_requests, child_replies),
+            )
+            self._process: subprocess.Popen[bytes] = start.result()
+        except OSError as error:
+            os.close(self._requests)
+            os.close(self._replies)
+            self._log.close()
+            raise WorkerCrashed(f"The worker {argv[0]} can't be started: {error}.") from error
+        finally:
+            os.close(child_requests)
+            os.close(child_replies)
+        os.set_blocking(self._requests, False)
+        os.set_blocking(self._replies, False)
+
+    @property
+    def pid(self) -> int:
+        """The worker's process id, which is also its process group's."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be called."""
+        return not self._ended
+
+    def call(self, command: str, timeout_s: float, **payload: Any) -> dict[str, Any]:
+        """Ask the worker and wait for its answer.
+
+        Raises:
+            WorkerTimeout: no answer within ``timeout_s``; the worker and what it started are killed.
+            WorkerCrashed: it ended, or broke the protocol; the signal is named, ``log`` is the end of its output.
+            WorkerError: it answered with an error (``kind``, ``log``) and lives on.
+        """
+        if self._ended:
+            raise WorkerCrashed(f"The worker can't run {command!r}: {self._ended}", log=self.tail())
+        self._calls += 1
+        message = {"id": self._calls, "command": command, "payload": payload}
+        deadline = time.monotonic() + timeout_s
+        try:
+            line = self._exchange(json.dumps(message).encode() + b"\n", deadline)
+        except TimeoutError:
+            self._end(f"it did not finish {command!r} within {timeout_s:g} s and was killed.", kill=True)
+            raise WorkerTimeout(
+                f"The worker did not finish {command!r} within {timeout_s:g} s and was killed.", "timeout", self.tail()
+            ) from None
+        except EOFError:
+            raise self._crashed(command) from None
+        try:
+            answer = json.loads(line)
+            fresh = answer["id"] == self._calls
+        except (ValueError, KeyError, TypeError):
+            fresh = False
+        if not fresh:
+            self._end("it broke the protocol and was killed.", kill=True)
+            raise WorkerCrashed(f"The worker answered {command!r} with garbage and was killed.", "crash", self.tail())
+        if "error" in answer:
+            error = answer["error"]
+            raise WorkerError(error["message"], error["kind"], error.get("log") or self.tail())
+        return dict(answer["result"])
+
+    def tail(self) -> str:
+        """The end of what the worker printed."""
+        if self._log.closed:
+            return ""
+        size = os.fstat(self._log.fileno()).st_size
+        raw = os.pread(self._log.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES))
+        return raw.decode(errors="replace").replace("\0", "").strip()
+
+    def close(self) -> None:
+        """End the worker, by asking and then by force, within two seconds; harmless when repeated."""
+        if not self._log.closed:
+            if not self._ended:
+                self._end("it was closed.")
+            self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _exchange(self, request: bytes, deadline: float) -> bytes:
+        """Send a line and receive one, without ever blocking on a worker that neither reads nor writes."""
+        unsent = memoryview(request)
+        received = [self._pending]
+        poll = select.poll()
+        poll.register(self._replies, select.POLLIN)
+        poll.register(self._requests, select.POLLOUT)
+        while b"\n" not in received[-1]:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            for fd, _ in poll.poll(left * 1000):
+                if fd == self._replies:
+                    chunk = os.read(fd, 1 << 20)
+                    if not chunk:
+                        raise EOFError
+                    received.append(chunk)
+                else:
+                    try:
+                        unsent = unsent[os.write(fd, unsent[: 1 << 20]) :]
+                    except BrokenPipeError:  # it has closed its end: what it still had to say may be in the other pipe
+                        unsent = unsent[:0]
+                    if not unsent:
+                        poll.unregister(fd)
+        line, _, self._pending = b"".join(received).partition(b"\n")
+        return line
+
+    def _crashed(self, command: str) -> WorkerCrashed:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_FAREWELL_S)  # so that its own signal is reported, not our SIGKILL
+        code = self._process.poll()
+        how = "closed its pipe and was killed" if code is None else _describe(code)
+        self._end(f"it {how} during {command!r}.", kill=True)
+        log = self.tail()
+        said = f" It last said: {log.splitlines()[-1].strip()[:300]}" if log else ""
+        return WorkerCrashed(f"The worker {how} during {command!r}.{said}", "crash", log)
+
+    def _end(self, why: str, kill: bool = False) -> None:
+        self._ended = why
+        os.close(self._requests)
+        os.close(self._replies)
+        if not kill:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_FAREWELL_S)
+        # Also after the worker's own end: what it started is in its group, whose id is not reused while one lives.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_DEATH_S)
+
+
+@cache
+def _starter(parent: int) -> ThreadPoolExecutor:
+    """The one thread that starts every worker of process ``parent``.
+
+    Linux sends the parent-death signal when the *thread* that started a process ends, so a worker started by a pool's
+    thread would die with that thread. This one lives as long as the process.
+    """
+    return ThreadPoolExecutor(1, thread_name_prefix=f"msbench-starter-{parent}")
+
+
+def _describe(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"died of {signal.Signals(-code).name}"
+    except ValueError:
+        return f"died of signal {-code}"

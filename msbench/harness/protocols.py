@@ -1,0 +1,164 @@
+"""What the pipeline asks of an executor, and what its caller asks of the pipeline.
+
+An executor is a module in ``msbench/executors/`` with a one-line docstring and ``create(**options) -> Executor``
+(options: ``sanitize``, ``store``, ``device``; one that an executor has no use for is ignored).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, Protocol, Self, runtime_checkable
+
+from msbench.harness.arena import Arena, Layout
+from msbench.model import (
+    BuildResult,
+    Candidate,
+    Case,
+    Ceilings,
+    Device,
+    Evaluation,
+    Measurement,
+    Operator,
+    Precision,
+    Profile,
+)
+
+
+class Checks(StrEnum):
+    """How much is checked.
+
+    ``quick``: every case of the plan, with uniform inputs, on aligned arrays.
+    ``full``: the same, and hidden sizes, other distributions, misaligned arrays, repeated runs and changed inputs where
+    these are affordable. Only ``full`` finds most wrong kernels.
+    """
+
+    QUICK = "quick"
+    FULL = "full"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one evaluation does.
+
+    ``cases`` are checked and measured. ``heldout`` further cases, drawn from ``seed``, are only checked (``full``).
+    ``time_budget_s`` and ``half_width`` are the measurement's two ways to stop, for each case: the time that a group of
+    candidates may take, and the relative half-width of the 95 % interval that is narrow enough.
+    ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
+    """
+
+    cases: tuple[Case, ...]
+    checks: Checks = Checks.FULL
+    heldout: int = 4
+    measure: bool = True
+    profile: bool = False
+    profile_cases: tuple[Case, ...] = ()
+    seed: int = 0
+    time_budget_s: float = 5.0
+    half_width: float = 0.01
+
+
+class Progress(Protocol):
+    """Hears how far an evaluation is; called from one thread."""
+
+    def started(self, text: str) -> None:
+        """A stage begins: ``"checking rms_norm/fp32"``."""
+
+    def advanced(self, done: int, total: int, text: str) -> None:
+        """``done`` of the stage's ``total`` parts are finished; ``text`` names what was just done."""
+
+
+class Runner(Protocol):
+    """One candidate, loaded in a process of its own."""
+
+    candidate: Candidate
+
+    def launch(self, arena: Arena, case: Case) -> None:
+        """Call the launcher once on the arena's arrays, workspace included, and wait until its work is done.
+
+        Raises:
+            LaunchFailed: it returned an error (or the device reported one). WorkerError's ``kind`` may be any
+                ``model.Fault``'s value, say ``"out_of_bounds"`` where a sanitizer found one.
+            WorkerCrashed, WorkerTimeout: the process is gone; later calls raise WorkerCrashed.
+            UnsupportedError: this executor can't run this kernel, which shows only now.
+        """
+
+    def close(self) -> None:
+        """End the process; harmless when repeated."""
+
+
+class Executor(Protocol):
+    """Builds, runs and measures candidates on one device. ``name`` is its module's.
+
+    ``xp`` is the array module (numpy or cupy) of inputs, references and arenas. ``measures``: whether it has times of
+    its own; if not, ``measure`` and ``profile`` are never called. ``check_limit``: cases that cost more than so many
+    operations (``schedule.work``) are not checked here, because that would take minutes; None checks them all.
+    """
+
+    name: str
+    measures: bool
+    xp: Any
+    check_limit: float | None
+
+    def device(self) -> Device:
+        """What runs the kernels (or ran them, see ``Remembers``)."""
+
+    def ceilings(self) -> Ceilings | None:
+        """What the device was measured to reach; None where it has no times."""
+
+    def build(self, op: Operator, candidate: Candidate) -> BuildResult:
+        """Compile; called from several threads. A bad kernel is a ``BuildResult.failure``, never an exception.
+
+        Raises:
+            ToolchainError: there is no working compiler, whatever the kernel.
+        """
+
+    def open(self, op: Operator, build: BuildResult, candidate: Candidate) -> Runner:
+        """Load a build that succeeded in a fresh process. Raises what ``Runner.launch`` raises."""
+
+    def arena(self, layout: Layout) -> Arena:
+        """Memory that this executor's runners can reach; the caller closes it."""
+
+    def measure(
+        self, op: Operator, precision: Precision, case: Case, runners: Sequence[Runner], plan: Plan
+    ) -> list[Measurement]:
+        """Time the runners against each other, interleaved and shuffled: one measurement a runner, in their order.
+
+        A runner that crashes, hangs or fails gets a ``Measurement.failure`` and does not stop the others.
+        """
+
+    def profile(
+        self,
+        op: Operator,
+        precision: Precision,
+        case: Case,
+        build: BuildResult,
+        candidate: Candidate,
+        measurement: Measurement | None,
+    ) -> Profile:
+        """Counters of one candidate on one case; what went wrong is a ``Profile.failure``."""
+
+    def close(self) -> None:
+        """Release the device and end every process of this executor; harmless when repeated."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """An executor that has no times of its own but knows those of earlier evaluations, on ``Executor.device``."""
+
+    def recall(self, op: Operator, candidates: Sequence[Candidate]) -> Mapping[str, Evaluation]:
+        """By a candidate's id, a passed evaluation of exactly that version; its ``recorded_from`` is its own id.
+
+        A candidate that was never measured is absent.
+        """
+
+    def checked_on(self) -> Device:
+        """What runs the kernels now, for their check."""

@@ -1,0 +1,83 @@
+"""The child's side of the talk between msbench and a worker process: one JSON object a line over two inherited pipes.
+
+A worker is a small script that ends in ``wire.serve({"launch": launch, …})``. Stdin, stdout and stderr are no part of
+the protocol, so that a kernel may print what it likes. The parent's side is ``process.WorkerProcess``.
+This module imports the standard library only: what a measured process loads must not disturb what is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+SETTINGS = "MSBENCH_WIRE"
+"""The environment variable that carries the pipes' numbers, the parent's process id and the limits, as JSON."""
+
+LOG_BYTES = 256 * 2**20
+"""No file that a worker writes grows beyond this: a kernel that prints for ever fills no disk."""
+
+Handler = Callable[..., "dict[str, Any] | None"]
+
+
+def serve(handlers: dict[str, Handler]) -> None:
+    """Answer the parent's calls until it closes its end; ``handlers`` maps a command to a function of its payload.
+
+    A handler returns a dict that JSON can hold (None: an empty one). An exception becomes an error answer and the
+    worker lives on: its kind is the exception's ``kind`` where it has one, else its class name; ``log`` likewise.
+    """
+    settings = json.loads(os.environ.pop(SETTINGS))
+    for fd in (settings["requests"], settings["replies"]):
+        os.set_inheritable(fd, False)
+    _die_with(settings["parent"])
+    _limit(settings.get("memory_bytes"), settings.get("cpu_seconds"))
+    with open(settings["requests"], "rb") as requests, open(settings["replies"], "wb") as replies:  # noqa: PTH123
+        for line in requests:
+            answer = _answer(handlers, json.loads(line))
+            try:
+                replies.write(json.dumps(answer).encode() + b"\n")
+                replies.flush()
+            except BrokenPipeError:
+                os._exit(1)
+
+
+def _answer(handlers: dict[str, Handler], message: dict[str, Any]) -> dict[str, Any]:
+    command = message["command"]
+    if command not in handlers:
+        unknown = {"kind": "protocol", "message": f"The worker knows no command {command!r}."}
+        return {"id": message["id"], "error": unknown}
+    try:
+        return {"id": message["id"], "result": handlers[command](**message["payload"]) or {}}
+    except Exception as error:
+        traceback.print_exc()
+        sys.stderr.flush()
+        kind = getattr(error, "kind", "") or type(error).__name__
+        return {"id": message["id"], "error": {"kind": kind, "message": str(error), "log": getattr(error, "log", "")}}
+
+
+def _die_with(parent: int) -> None:
+    """Have Linux kill this process when its parent ends, even by SIGKILL; elsewhere the closed pipe ends it."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    set_parent_death_signal = 1  # PR_SET_PDEATHSIG, linux/prctl.h
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the call above
+        os._exit(1)
+
+
+def _limit(memory_bytes: int | None, cpu_seconds: int | None) -> None:
+    limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, LOG_BYTES)]
+    if memory_bytes is not None:
+        limits.append((resource.RLIMIT_AS, memory_bytes))
+    if cpu_seconds is not None:
+        limits.append((resource.RLIMIT_CPU, cpu_seconds))
+    for what, value in limits:
+        hard = resource.getrlimit(what)[1]
+        resource.setrlimit(what, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))

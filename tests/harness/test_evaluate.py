@@ -1,0 +1,389 @@
+"""The stages in order; what one candidate does wrong never reaches another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from msbench.errors import DeviceError, ToolchainError, WorkerCrashed, WorkerTimeout
+from msbench.harness.arena import Arena, Layout
+from msbench.harness.evaluate import Checks, Plan, Remembers, evaluate, harness_digest
+from msbench.harness.process import WorkerProcess
+from msbench.model import (
+    BuildResult,
+    Candidate,
+    Case,
+    CheckResult,
+    Device,
+    Evaluation,
+    Failure,
+    Fault,
+    Measurement,
+    Operator,
+    Precision,
+    Profile,
+    Status,
+)
+from tests.harness.fakes import OPERATOR, FakeExecutor, candidate, case, right
+from tests.harness.test_check import zeros
+from tests.test_roofline import CEILINGS
+
+PLAN = Plan(cases=OPERATOR.cases, heldout=2)
+QUICK = Plan(cases=(case(2048), case(64)), checks=Checks.QUICK)
+
+
+def crashes(arena: Arena, case: Case) -> None:
+    raise WorkerCrashed("The worker died of SIGSEGV during 'launch'.", "crash", "the log")
+
+
+def hangs(arena: Arena, case: Case) -> None:
+    raise WorkerTimeout("The worker did not finish 'launch' within 10 s and was killed.", "timeout")
+
+
+def also_right(arena: Arena, case: Case) -> None:
+    right(arena, case)
+
+
+def wrong_for_large_sizes(arena: Arena, case: Case) -> None:
+    right(arena, case)
+    arena.view("y")[1024:] = 0
+
+
+def run(executor: FakeExecutor, *candidates: Candidate, plan: Plan = PLAN, op: Operator = OPERATOR) -> list[Evaluation]:
+    return evaluate(executor, op, Precision.FP32, candidates, plan, command="msbench eval x.cu")
+
+
+def test_a_right_candidate_passes_every_stage() -> None:
+    executor = FakeExecutor()
+    (result,) = run(executor, candidate(right), plan=replace(PLAN, profile=True, seed=5))
+    assert (result.status, result.failure) == (Status.PASSED, None)
+    assert result.build is not None
+    assert all(c.passed for c in result.checks)
+    assert {c.variant for c in result.checks} == {"aligned", "misaligned", "repeat", "aba"}
+    assert [m.case.id for m in result.measurements] == ["N=64", "N=777", "N=2048"]
+    assert [p.case.id for p in result.profiles] == ["N=2048"]
+    assert (result.executor, result.device.name) == ("fake", "Fake GPU")
+    assert (result.command, result.seed, result.harness) == ("msbench eval x.cu", 5, harness_digest())
+    assert result.recorded_from is None
+    assert result.started_at.startswith("20")
+    assert result.started_at.endswith("+00:00")
+    assert result.seconds > 0.5
+    assert all(r.closed for r in executor.runners)
+    assert all(a.buffer is None for a in executor.arenas)
+
+
+def test_no_failure_stops_the_others() -> None:
+    executor = FakeExecutor(unsupported={"needs_ptx"})
+    group = [
+        candidate(right),
+        candidate(None, label="broken"),
+        candidate(zeros),
+        candidate(crashes),
+        candidate(hangs),
+        candidate(right, label="needs_ptx"),
+        candidate(wrong_for_large_sizes),
+        candidate(also_right),
+    ]
+    results = run(executor, *group)
+    assert [r.candidate for r in results] == group
+    assert [(r.status, r.failure and r.failure.fault) for r in results] == [
+        (Status.PASSED, None),
+        (Status.BUILD_FAILED, Fault.COMPILE),
+        (Status.CHECK_FAILED, Fault.MISMATCH),
+        (Status.CHECK_FAILED, Fault.CRASH),
+        (Status.CHECK_FAILED, Fault.TIMEOUT),
+        (Status.UNSUPPORTED, Fault.UNSUPPORTED),
+        (Status.CHECK_FAILED, Fault.MISMATCH),
+        (Status.PASSED, None),
+    ]
+    assert results[1].failure == Failure(Fault.COMPILE, "line 1: expected a kernel", "the compiler's log")
+    assert results[3].failure is not None
+    assert results[3].failure.log == "the log"
+    assert all(not r.measurements for r in results if r.status is not Status.PASSED)
+    assert executor.groups == [["right", "also_right"]] * 3
+    assert [c.passed for c in results[2].checks] == [False]
+    assert [m.group for m in results[0].measurements] == [m.group for m in results[7].measurements]
+
+
+def test_cheap_cases_come_first_and_a_failure_ends_a_candidates_checks() -> None:
+    executor = FakeExecutor()
+    (result,) = run(executor, candidate(wrong_for_large_sizes))
+    sizes = [c.case.dim("N") for c in result.checks]
+    assert sizes == sorted(sizes)
+    assert [c.passed for c in result.checks].count(False) == 1
+    assert not result.checks[-1].passed
+
+
+def test_expected_values_are_made_once_for_all() -> None:
+    calls = []
+
+    def counted(xp: object, **arguments: object) -> object:
+        calls.append(1)
+        return OPERATOR.reference(xp, **arguments)
+
+    run(FakeExecutor(), *[candidate(right)] * 5, plan=QUICK, op=replace(OPERATOR, reference=counted))
+    assert len(calls) == len(QUICK.cases)
+
+
+def test_measuring_can_be_left_out() -> None:
+    executor = FakeExecutor()
+    (result,) = run(executor, candidate(right), plan=replace(QUICK, measure=False))
+    assert (result.status, result.measurements) == (Status.PASSED, ())
+    (result,) = run(FakeExecutor(measures=False), candidate(right), plan=QUICK)
+    assert (result.status, result.measurements) == (Status.PASSED, ())
+
+
+def test_chosen_cases_are_profiled() -> None:
+    executor = FakeExecutor()
+    run(executor, candidate(right), plan=replace(QUICK, profile=True, profile_cases=(case(64),)))
+    assert executor.profiled == [("right", "N=64")]
+
+
+def test_impossible_times_are_no_score() -> None:
+    large = replace(OPERATOR, nbytes=lambda itemsize, N: 10**9 if N == 64 else 1)
+    executor = FakeExecutor(limits=CEILINGS, time_ns={"right": 2e4, "also_right": 3e5})
+    cheat, honest = run(executor, candidate(right), candidate(also_right), plan=QUICK, op=large)
+    assert (cheat.status, honest.status) == (Status.MEASURE_FAILED, Status.PASSED)
+    assert cheat.failure is not None
+    assert cheat.failure.fault is Fault.IMPOSSIBLE
+    assert cheat.failure.message.startswith("Case N=64: 2e+04 ns is less than")
+    assert cheat.measurements[-1].failure == cheat.failure
+    assert executor.groups == [["right", "also_right"], ["also_right"]]
+
+
+def test_a_failed_measurement_ends_with_its_stage() -> None:
+    class Breaks(FakeExecutor):
+        def measure(self, op, precision, case, runners, plan):  # type: ignore[no-untyped-def]
+            first, *others = super().measure(op, precision, case, runners, plan)
+            if runners[0].candidate.label == "right":
+                first = replace(first, failure=Failure(Fault.TIMEOUT, "It hung."))
+            return [first, *others]
+
+    executor = Breaks()
+    broken, fine = run(executor, candidate(right), candidate(also_right), plan=QUICK)
+    assert (broken.status, len(broken.measurements)) == (Status.MEASURE_FAILED, 1)
+    assert (fine.status, len(fine.measurements)) == (Status.PASSED, 2)
+
+
+def test_a_failed_profile_leaves_the_times() -> None:
+    class Breaks(FakeExecutor):
+        def profile(self, op, precision, case, build, candidate, measurement):  # type: ignore[no-untyped-def]
+            return Profile(case, "ncu", {}, "", (), failure=Failure(Fault.TIMEOUT, "The profiler hung."))
+
+    (result,) = run(Breaks(), candidate(right), plan=replace(QUICK, profile=True))
+    assert result.status is Status.PROFILE_FAILED
+    assert all(m.failure is None for m in result.measurements)
+
+
+@pytest.mark.parametrize("error", [ToolchainError("no nvcc"), KeyboardInterrupt()])
+def test_what_is_not_the_kernels_fault_ends_everything(error: BaseException) -> None:
+    class Breaks(FakeExecutor):
+        def build(self, op: Operator, candidate: Candidate) -> BuildResult:
+            raise error
+
+    with pytest.raises(type(error)):
+        run(Breaks(), candidate(right), candidate(zeros))
+
+
+def test_an_interrupt_closes_every_runner() -> None:
+    def interrupted(arena: Arena, case: Case) -> None:
+        raise KeyboardInterrupt
+
+    executor = FakeExecutor()
+    with pytest.raises(KeyboardInterrupt):
+        run(executor, candidate(right), candidate(interrupted), candidate(also_right))
+    assert executor.runners
+    assert all(r.closed for r in executor.runners)
+    assert all(a.buffer is None for a in executor.arenas)
+
+
+def test_a_case_too_large_for_the_memory_is_named() -> None:
+    class Small(FakeExecutor):
+        def arena(self, layout: Layout) -> Arena:
+            if layout.nbytes > 40_000:
+                raise MemoryError
+            return super().arena(layout)
+
+    with pytest.raises(DeviceError, match="Fake GPU has not enough memory to check gather_scale/fp32 at N=2048"):
+        run(Small(), candidate(right), plan=QUICK)
+
+
+def test_what_an_executor_cannot_afford_is_said() -> None:
+    (result,) = run(FakeExecutor(check_limit=60_000, measures=False), candidate(right), plan=QUICK)
+    assert result.status is Status.PASSED
+    assert result.note == "1 of 2 cases are too large to be checked here."
+    (result,) = run(FakeExecutor(check_limit=10, measures=False), candidate(right), plan=QUICK)
+    assert result.status is Status.UNSUPPORTED
+    assert result.failure is not None
+    assert "small enough to be checked by the fake executor" in result.failure.message
+
+
+def test_progress_is_told() -> None:
+    class Listener:
+        def __init__(self) -> None:
+            self.heard: list[str] = []
+
+        def started(self, text: str) -> None:
+            self.heard.append(text)
+
+        def advanced(self, done: int, total: int, text: str) -> None:
+            assert 0 < done <= total
+            self.heard.append(f"{done}/{total} {text}")
+
+    listener = Listener()
+    plan = replace(QUICK, profile=True)
+    evaluate(FakeExecutor(), OPERATOR, Precision.FP32, [candidate(right)], plan, command="", progress=listener)
+    assert listener.heard == [
+        "building gather_scale/fp32", "1/1 right",
+        "checking gather_scale/fp32", "1/2 N=64", "2/2 N=2048",
+        "measuring gather_scale/fp32", "1/2 N=64", "2/2 N=2048",
+        "profiling gather_scale/fp32", "1/1 right at N=2048",
+    ]  # fmt: skip
+
+
+def test_bf16() -> None:
+    right_one, wrong = candidate(right, Precision.BF16), candidate(zeros, Precision.BF16)
+    results = evaluate(FakeExecutor(), OPERATOR, Precision.BF16, [right_one, wrong], PLAN, command="")
+    assert [r.status for r in results] == [Status.PASSED, Status.CHECK_FAILED]
+
+
+# ------------------------------------------------------------------ recorded times
+
+
+class Memory(FakeExecutor):
+    stored: Mapping[str, Evaluation]
+
+    def recall(self, op: Operator, candidates: Sequence[Candidate]) -> Mapping[str, Evaluation]:
+        return {c.id: self.stored[c.id] for c in candidates if c.id in self.stored}
+
+    def checked_on(self) -> Device:
+        return Device("cpu", "Fake CPU", "cpu-0")
+
+
+def recorded(wanted: Candidate) -> Evaluation:
+    measurements = [Measurement(case(n), f"g{n}", 0, ((10.0,),), None, None, None, False) for n in (64, 999)]
+    check = CheckResult(case(64), "aligned", 0, True, 0.5)
+    profile = Profile(case(64), "ncu", {}, "memory", ())
+    build = BuildResult("b", wanted.id, "nvcc 13.0", ("-arch",), 1.0, False)
+    return Evaluation(
+        wanted, Device("cuda", "NVIDIA H200", "GPU-9"), "cuda", Status.PASSED, "2026-01-01T00:00:00+00:00", 9.0, "", 0,
+        build, (check,), tuple(measurements), (profile,), recorded_from="e1",
+    )  # fmt: skip
+
+
+def remember(
+    *candidates: Candidate, known: Sequence[Candidate], unsupported: set[str] | None = None
+) -> list[Evaluation]:
+    executor = Memory(measures=False, unsupported=unsupported or set())
+    executor.stored = {c.id: recorded(c) for c in known}
+    assert isinstance(executor, Remembers)
+    return run(executor, *candidates, plan=replace(QUICK, profile=True))
+
+
+def test_recorded_times_come_with_todays_check() -> None:
+    wanted = candidate(right)
+    (result,) = remember(wanted, known=[wanted])
+    assert (result.status, result.executor, result.recorded_from) == (Status.PASSED, "fake", "e1")
+    assert result.device.name == "NVIDIA H200"
+    assert [m.case.id for m in result.measurements] == ["N=64"]  # the plan's cases alone
+    assert [c.case.id for c in result.checks] == ["N=64", "N=2048"]
+    assert result.started_at > "2026-01-01T00:00:00+00:00"
+    assert result.build is not None
+    assert result.build.toolchain == "nvcc 13.0"
+    assert len(result.profiles) == 1
+    assert result.note == "The times are those of 2026-01-01T00:00:00+00:00 on NVIDIA H200."
+
+
+def test_what_was_never_recorded_has_no_times_and_says_so() -> None:
+    (result,) = remember(candidate(right), known=[])
+    assert (result.status, result.measurements, result.recorded_from) == (Status.PASSED, (), None)
+    assert result.device.name == "Fake CPU"
+    assert result.note == "Nothing is recorded for this version, so it has no times."
+
+
+def test_a_kernel_that_fails_now_has_no_recorded_times() -> None:
+    wanted = candidate(zeros)
+    (result,) = remember(wanted, known=[wanted])
+    assert (result.status, result.measurements, result.recorded_from) == (Status.CHECK_FAILED, (), None)
+
+
+def test_where_it_cannot_be_checked_the_recorded_check_counts() -> None:
+    wanted = candidate(right, label="needs_ptx")
+    (result,) = remember(wanted, known=[wanted], unsupported={"needs_ptx"})
+    assert (result.status, result.failure, result.recorded_from) == (Status.PASSED, None, "e1")
+    assert len(result.checks) == 1
+    assert "So is the check: This kernel uses inline PTX" in result.note
+    (result,) = remember(wanted, known=[], unsupported={"needs_ptx"})
+    assert (result.status, result.recorded_from) == (Status.UNSUPPORTED, None)
+
+
+# ------------------------------------------------------------------ with real processes
+
+WORKER = """
+import sys; sys.path.insert(0, ROOT)
+import ctypes, mmap, time
+import numpy as np
+from msbench.harness import wire
+
+def launch(path, slots, how):
+    with open(path, "r+b") as file:
+        memory = mmap.mmap(file.fileno(), 0)
+    x, index, y, rank = (np.frombuffer(memory, t, n, o) for o, t, n in slots)
+    if how == "crash" and y.size > 100: ctypes.string_at(0)
+    if how == "hang": time.sleep(300)
+    y[...] = np.float32(3) * x[index]
+    rank[...] = np.arange(rank.size) - 3
+
+wire.serve({"launch": launch})
+"""
+
+
+class ProcessRunner:
+    def __init__(self, candidate: Candidate, script: Path) -> None:
+        self.candidate = candidate
+        self._worker = WorkerProcess([sys.executable, str(script)])
+        self.pid = self._worker.pid
+
+    def launch(self, arena: Arena, case: Case) -> None:
+        slots = [(s.offset, s.dtype.str, s.size) for s in arena.layout.slots]
+        self._worker.call("launch", 3, path=arena.handle, slots=slots, how=self.candidate.label)
+
+    def close(self) -> None:
+        self._worker.close()
+
+
+class ProcessExecutor(FakeExecutor):
+    folder: Path
+
+    def open(self, op: Operator, build: BuildResult, candidate: Candidate) -> ProcessRunner:  # type: ignore[override]
+        script = self.folder / "worker.py"
+        script.write_text(WORKER.replace("ROOT", repr(str(Path(__file__).parents[2]))))
+        return ProcessRunner(candidate, script)
+
+    def arena(self, layout: Layout) -> Arena:
+        path = self.folder / f"arena{len(self.arenas)}"
+        path.write_bytes(bytes(layout.nbytes))
+        self.arenas.append(Arena(layout, np.memmap(path, np.uint8, "r+"), np, handle=str(path)))
+        return self.arenas[-1]
+
+
+def test_a_crash_and_a_hang_are_recorded_and_the_next_one_works(tmp_path: Path) -> None:
+    executor = ProcessExecutor(measures=False)
+    executor.folder = tmp_path
+    group = [candidate(right, label=how) for how in ("crash", "hang", "fine")]
+    crash, hang, fine = run(executor, *group, plan=replace(PLAN, heldout=0))
+    assert crash.failure is not None
+    assert crash.failure.fault is Fault.CRASH
+    assert "died of SIGSEGV" in crash.failure.message
+    assert any(c.passed for c in crash.checks)
+    assert hang.failure is not None
+    assert hang.failure.fault is Fault.TIMEOUT
+    assert "N=64: The worker did not finish 'launch' within 3 s" in hang.failure.message
+    assert fine.status is Status.PASSED
+    (again,) = run(executor, candidate(right, label="fine"), plan=QUICK)
+    assert again.status is Status.PASSED

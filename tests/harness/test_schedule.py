@@ -1,0 +1,76 @@
+"""Enough is checked, cheap cases first, and nothing that an executor can't afford."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from msbench.harness.check import VARIANTS
+from msbench.harness.protocols import Checks, Plan
+from msbench.harness.schedule import EXTRA_LIMIT, EXTRA_SHARE, Scheduled, schedule, work
+from msbench.model import Split
+from tests.harness.fakes import OPERATOR, case
+
+LARGE = case(2**30, Split.LARGE)
+WIDE = replace(OPERATOR, cases=(*OPERATOR.cases, LARGE))
+
+
+def by_id(scheduled: tuple[Scheduled, ...]) -> dict[str, tuple[str, ...]]:
+    return {item.case.id: item.variants for item in scheduled}
+
+
+def test_quick_is_the_plans_cases_once() -> None:
+    plan = Plan((LARGE, case(64)), checks=Checks.QUICK)
+    assert by_id(schedule(WIDE, plan, None)) == {"N=64": ("aligned",), LARGE.id: ("aligned",)}
+
+
+def test_full_adds_hidden_sizes_and_distributions() -> None:
+    found = by_id(schedule(WIDE, Plan((LARGE, case(64))), None))
+    assert found["N=64"] == VARIANTS
+    assert found[LARGE.id] == ("aligned",)
+    for distribution in OPERATOR.distributions[1:]:
+        assert found[f"N=64,{distribution}"] == ("aligned",)
+        assert found[f"N=777,{distribution}"] == ("aligned",)
+    hidden = [i for i in schedule(WIDE, Plan((case(64),), heldout=7), None) if i.case.split is Split.HELDOUT]
+    assert len(hidden) == 7
+    assert all("misaligned" in i.variants for i in hidden)
+
+
+def test_where_every_public_case_is_expensive_a_hidden_size_stands_in() -> None:
+    """As a matrix product on a CPU."""
+    expensive = replace(OPERATOR, flops=lambda N: 10**12 if N in (64, 777, 2048) else N)
+    found = schedule(expensive, Plan(expensive.cases), 1e9)
+    (base,) = (i.case for i in found if i.variants == VARIANTS)
+    assert base.split is Split.HELDOUT
+    assert {i.case.distribution for i in found if i.case.dims == base.dims} == set(OPERATOR.distributions)
+
+
+def test_hidden_sizes_depend_on_the_seed_alone() -> None:
+    def hidden(seed: int) -> set[str]:
+        found = schedule(OPERATOR, Plan((case(64),), seed=seed), None)
+        return {i.case.id for i in found if i.case.split is Split.HELDOUT}
+
+    assert hidden(1) == hidden(1)
+    assert hidden(1) != hidden(2)
+
+
+@given(sizes=st.sets(st.integers(1, 10**7), min_size=1), limit=st.none() | st.floats(1e3, 1e9), full=st.booleans())
+def test_cheap_first_and_nothing_above_the_limit(sizes: set[int], limit: float | None, full: bool) -> None:
+    plan = Plan(tuple(case(n) for n in sizes), checks=Checks.FULL if full else Checks.QUICK)
+    found = schedule(OPERATOR, plan, limit)
+    costs = [work(OPERATOR, item.case) for item in found]
+    assert costs == sorted(costs)
+    assert len({item.case.id for item in found}) == len(found)
+    affordable = {c.id for c in plan.cases if limit is None or work(OPERATOR, c) <= limit}
+    assert affordable <= {item.case.id for item in found}
+    if limit is not None:
+        assert all(cost <= limit for cost in costs)
+        assert all(
+            i.variants == ("aligned",) for i, cost in zip(found, costs, strict=True) if cost > limit * EXTRA_SHARE
+        )
+
+
+def test_a_case_that_only_a_gpu_can_afford() -> None:
+    assert work(WIDE, LARGE) > EXTRA_LIMIT > work(WIDE, case(64))
