@@ -1,0 +1,1 @@
+#include "msbench_cpu/all.hpp"

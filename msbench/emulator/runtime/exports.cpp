@@ -1,0 +1,16 @@
+// What the worker process calls (msbench/executors/_cpu_worker.py), beside the kernel's own msbench_launch.
+#include <cstdint>
+
+#include "team.hpp"
+
+#define MSBENCH_CPU_EXPORT extern "C" __attribute__((visibility("default"), used))
+
+/// `order`: 0 forward, 1 reverse, 2 shuffled by `seed`; `time_limit_s` is for one launch, 0 is none.
+MSBENCH_CPU_EXPORT void msbench_cpu_configure(int order, uint64_t seed, unsigned workers, double time_limit_s) {
+    msbench_cpu::Team::instance().options = {static_cast<msbench_cpu::Order>(order), seed, workers, time_limit_s};
+}
+
+/// The first failure since the last call, as one line of JSON; empty if there was none.
+MSBENCH_CPU_EXPORT void msbench_cpu_failure(char* json, size_t size) {
+    msbench_cpu::Team::instance().take_failure(json, size);
+}

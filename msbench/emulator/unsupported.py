@@ -1,0 +1,74 @@
+"""Names what a kernel uses that no host can run, from what g++ says about it."""
+
+from __future__ import annotations
+
+import re
+
+_LIBRARIES = {
+    r"cublas.*": "cuBLAS",
+    r"cusparse.*": "cuSPARSE",
+    r"cudnn.*": "cuDNN",
+    r"cufft.*": "cuFFT",
+    r"curand.*": "cuRAND",
+    r"cusolver.*": "cuSOLVER",
+    r"cutensor.*": "cuTENSOR",
+    r"(cutlass|cute)/.*": "CUTLASS",
+    r"thrust/.*": "Thrust",
+    r"cub/device/.*": "device-level CUB",
+    r"mma\.h": "nvcuda::wmma (tensor cores)",
+    r"cuda_fp16\.h(pp)?": "__half (cuda_fp16.h)",
+    r"cuda_fp[468]\.h(pp)?": "8-bit and narrower floats",
+    r"cuda_awbarrier.*|cuda/barrier": "cuda::barrier (mbarrier)",
+    r"cuda_pipeline\.h|cuda/pipeline": "cuda::pipeline",
+    r"cuda(Typedefs)?\.h": "the driver API (cuda.h)",
+    r"(cuda|nv)/.*": "libcu++",
+    r"cooperative_groups/memcpy_async\.h": "cooperative_groups::memcpy_async",
+}
+"""Headers that are not there, by pattern."""
+
+_NAMES = {
+    r"Device\w+": "device-level CUB (cub::{})",
+    r"wmma|nvcuda": "nvcuda::wmma (tensor cores)",
+    r"thrust": "Thrust",
+    r"cublas\w*": "cuBLAS ({})",
+    r"cusparse\w*": "cuSPARSE ({})",
+    r"cudnn\w*": "cuDNN ({})",
+    r"cufft\w*": "cuFFT ({})",
+    r"cluster_group|this_cluster|cudaLaunchAttributeClusterDimension|cluster_dim\w*": "thread block clusters ({})",
+    r"CUtensorMap\w*|cuTensorMap\w*|cp_async_bulk\w*": "TMA ({})",
+    r"barrier|mbarrier\w*": "cuda::barrier (mbarrier)",
+    r"pipeline\w*": "cuda::pipeline",
+    r"cudaTextureObject_t|tex[123]D\w*|cudaSurfaceObject_t": "textures ({})",
+    r"cudaGraph\w*|cudaStreamBeginCapture": "CUDA graphs ({})",
+    r"__half2?|half2?|__float2half\w*|__half2float": "__half (cuda_fp16.h)",
+    r"__nv_fp8\w*": "8-bit floats ({})",
+}
+"""Names that g++ does not know, by pattern."""
+
+_OWN = re.compile(r"msbench_unsupported: (?P<what>[^\"\n]*?)\"?$|msbench_unsupported_(?P<name>\w+)")
+_NO_HEADER = re.compile(r"fatal error: (?P<header>\S+): No such file or directory")
+_NO_NAME = re.compile(
+    r"error: '(?:[\w:]*::)?(?P<name>\w+)(?:<[^']*>)?' (?:has not been declared|was not declared|is not a|does not name)"
+)
+_ERROR = re.compile(r"^(?:(?P<where>[^\s:]+:\d+):(?:\d+:)? )?(?:fatal )?error: ")
+
+
+def unsupported_construct(log: str) -> str | None:
+    """What the first error of a compiler's log is about, if it is about something that only a GPU has; with its place."""
+    for line in log.splitlines():
+        error = _ERROR.match(line)
+        if not error:
+            continue
+        if found := _OWN.search(line):
+            return found["what"] or found["name"].replace("_", " ") + f" ({error['where']})"
+        if found := _NO_HEADER.search(line):
+            return next(
+                (f"{what} ({error['where']})" for p, what in _LIBRARIES.items() if re.fullmatch(p, found["header"])),
+                None,
+            )
+        if found := _NO_NAME.search(line):
+            name = found["name"]
+            construct = next((what.format(name) for p, what in _NAMES.items() if re.fullmatch(p, name)), None)
+            return f"{construct} ({error['where']})" if construct else None
+        return None
+    return None
