@@ -1,0 +1,345 @@
+"""Measures on an NVIDIA GPU: builds with nvcc, runs each version in a process of its own, times and profiles it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from functools import cached_property, partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from msbench import resources
+from msbench.errors import DeviceError, StoreError, ToolchainError
+from msbench.harness import build as building
+from msbench.harness import ceilings as device_ceilings
+from msbench.harness import gpus, ncu, telemetry, timing, toolchain
+from msbench.harness import profile as profiling
+from msbench.harness.arena import Arena, Layout
+from msbench.harness.check import POISONS
+from msbench.harness.gpu_runner import GpuRunner, Job, MeasuredProcess, worker_environment
+from msbench.harness.inputs import generate
+from msbench.harness.locks import gpu_lock
+from msbench.harness.protocols import Plan, Runner
+from msbench.harness.shared_memory import Block, SharedMemory
+from msbench.harness.verify import verify_timed
+from msbench.model import (
+    BuildResult,
+    Candidate,
+    Case,
+    Ceilings,
+    Device,
+    Measurement,
+    Operator,
+    Precision,
+    Profile,
+    digest,
+)
+from msbench.statistics import median
+
+_INPUT_SETS = 2
+_SETS_LIMIT = 24 * 2**30  # bytes of all input sets together
+_POISON_LIMIT = 64 * 2**20  # outputs up to this size are overwritten before every timed repetition
+_PROFILE_LIMIT_S = 240.0
+
+
+class CeilingsStore(Protocol):
+    """Where ceilings are kept between processes: ``store.Store``."""
+
+    def ceilings(self, device_id: str) -> Ceilings | None: ...
+
+    def add_ceilings(self, device: Device, ceilings: Ceilings) -> None: ...
+
+
+def create(*, device: str | None = None, store: CeilingsStore | None = None, **_: Any) -> CudaExecutor:
+    """The executor for one GPU: an index or a UUID; the first where ``device`` is None.
+
+    ``store`` is asked for the device's ceilings, and given them where it has none.
+
+    Raises:
+        DeviceError: there is no such GPU, or CuPy is missing.
+        ToolchainError: there is no CUDA compiler.
+    """
+    return CudaExecutor(gpus.choose(device), toolchain.find(), store)
+
+
+class CudaExecutor:
+    """``protocols.Executor`` on one GPU, which it has to itself from the first use of the device on."""
+
+    name = "cuda"
+    measures = True
+    check_limit: float | None = None
+
+    def __init__(self, gpu: gpus.Gpu, tools: toolchain.Toolchain, store: CeilingsStore | None = None) -> None:
+        self.gpu = gpu
+        self.toolchain = tools
+        self.arch = toolchain.architecture(gpu.capability)
+        self._store = store
+        self._resources = ExitStack()
+        self._runners: list[GpuRunner] = []
+        self._nvml = telemetry.Gpu(gpu.uuid)
+        self._groups = 0
+
+    # ------------------------------------------------------------------ the device
+
+    @cached_property
+    def xp(self) -> Any:
+        """CuPy, on this GPU, which is locked from here on."""
+        try:
+            import cupy
+        except ImportError as error:
+            raise DeviceError(
+                f"The cuda executor needs CuPy: {error}. Install it with `pip install 'mskernelbench[cuda]'`."
+            ) from error
+        self._resources.enter_context(gpu_lock(self.gpu.uuid, waiting=lambda text: print(text, file=sys.stderr)))
+        try:
+            cupy.cuda.Device(self.gpu.index).use()
+            cupy.cuda.runtime.deviceSynchronize()
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            raise DeviceError(f"{self.gpu.name} can't be used: {error}.") from error
+        return cupy
+
+    def device(self) -> Device:
+        """The GPU, under its driver and this CUDA release."""
+        return self._device
+
+    @cached_property
+    def _device(self) -> Device:
+        return Device(
+            kind="cuda",
+            name=self.gpu.name,
+            uuid=self.gpu.uuid,
+            arch=self.arch,
+            multiprocessors=self.gpu.multiprocessors,
+            memory_bytes=self.gpu.memory_bytes,
+            l2_bytes=self.gpu.l2_bytes,
+            driver=self._nvml.driver() or gpus.driver_version(),
+            runtime=self.toolchain.release,
+            host=f"{gpus.host_name()}, {platform.system()}",
+        )
+
+    @cached_property
+    def _ceilings(self) -> Ceilings:
+        known = self._store.ceilings(self.device().id) if self._store else None
+        if known is not None:
+            return known
+        _ = self.xp
+        launches = MeasuredProcess(
+            self._runner_binary, None, self.gpu.uuid, self._finish_own_work, self._require_health
+        )
+        try:
+            found = device_ceilings.measure(
+                launches, self.gpu.multiprocessors, self.gpu.l2_bytes, self._nvml.telemetry()
+            )
+        finally:
+            launches.close()
+        if self._store is not None:
+            with suppress(StoreError):  # one that can only be read
+                self._store.add_ceilings(self.device(), found)
+        return found
+
+    def ceilings(self) -> Ceilings:
+        """What this GPU reaches; measured on first use where the store does not know it."""
+        return self._ceilings
+
+    # ------------------------------------------------------------------ candidates
+
+    def build(self, op: Operator, candidate: Candidate) -> BuildResult:
+        """See ``protocols.Executor``."""
+        return building.build(op, candidate, self.toolchain, self.arch)
+
+    @cached_property
+    def _runner_binary(self) -> Path:
+        return building.native("runner", self.toolchain, self.arch)
+
+    def open(self, op: Operator, build: BuildResult, candidate: Candidate) -> GpuRunner:
+        """See ``protocols.Executor``."""
+        if build.binary is None:
+            raise ToolchainError(f"Build {build.id} has no binary on this machine.")
+        _ = self.xp
+        self._runners = [r for r in self._runners if r.alive]
+        runner = GpuRunner(
+            op,
+            candidate,
+            self._runner_binary,
+            Path(build.binary),
+            self.gpu.uuid,
+            self._finish_own_work,
+            self._require_health,
+        )
+        self._runners.append(runner)
+        return runner
+
+    def _finish_own_work(self) -> None:
+        self.xp.cuda.runtime.deviceSynchronize()
+
+    def _require_health(self) -> None:
+        """After a failure: the device must still do arithmetic, or all that follows would be blamed on kernels."""
+        try:
+            healthy = _arithmetic_works(self.xp)
+        except self.xp.cuda.runtime.CUDARuntimeError as error:
+            raise DeviceError(
+                f"{self.gpu.name} does not work any more: {error}. Start again; see nvidia-smi."
+            ) from error
+        if not healthy:
+            raise DeviceError(f"{self.gpu.name} computes wrong results. Stop using it.")
+
+    # ------------------------------------------------------------------ memory
+
+    @cached_property
+    def _memory(self) -> SharedMemory:
+        return SharedMemory(self.xp.cuda, self.xp.get_default_memory_pool().free_all_blocks, self._forget)
+
+    def _forget(self, handle: str) -> None:
+        for runner in self._runners:
+            runner.forget(handle)
+
+    def arena(self, layout: Layout) -> Arena:
+        """See ``protocols.Executor``. Raises MemoryError where the device has no room."""
+        block = self._memory.take(layout.nbytes)
+        buffer = self._memory.array(block, layout.nbytes)
+        return Arena(layout, buffer, self.xp, handle=block.handle, release=partial(self._give_back, block))
+
+    def _give_back(self, block: Block) -> None:
+        self._finish_own_work()
+        self._memory.give_back(block)
+
+    # ------------------------------------------------------------------ measuring
+
+    def measure(
+        self, op: Operator, precision: Precision, case: Case, runners: Sequence[Runner], plan: Plan
+    ) -> list[Measurement]:
+        """See ``protocols.Executor``."""
+        subjects = [runner for runner in runners if isinstance(runner, GpuRunner)]
+        if len(subjects) != len(runners):
+            raise DeviceError("The cuda executor measures only versions that it has opened itself.")
+        self._groups += 1
+        layout = Layout.of(op, precision, case)
+        sets = _INPUT_SETS if layout.nbytes * _INPUT_SETS <= _SETS_LIMIT else 1
+        output_bytes = sum(slot.nbytes for slot in layout.outputs)
+        with ExitStack() as memory:
+            arenas = [memory.enter_context(self.arena(layout)) for _ in range(sets)]
+            for number, arena in enumerate(arenas):
+                arena.write_inputs(generate(op, precision, case, plan.seed + number, self.xp))
+            self.xp.get_default_memory_pool().free_all_blocks()
+            return timing.measure_group(
+                subjects,
+                Job.of(op, case, arenas, poison=output_bytes <= _POISON_LIMIT),
+                case,
+                group=self._group_id(case, subjects),
+                seed=plan.seed,
+                budget_s=plan.time_budget_s,
+                half_width=plan.half_width,
+                verify=partial(verify_timed, op, precision, case, arenas, plan.seed, self.xp),
+                telemetry=self._nvml.telemetry(),
+            )
+
+    def _group_id(self, case: Case, subjects: Sequence[GpuRunner]) -> str:
+        """Another one each time: samples pair within a group only."""
+        members = (s.candidate.id for s in subjects)
+        return digest("group", self.gpu.uuid, case.id, str(os.getpid()), os.urandom(8), str(self._groups), *members)
+
+    # ------------------------------------------------------------------ profiling
+
+    def profile(
+        self,
+        op: Operator,
+        precision: Precision,
+        case: Case,
+        build: BuildResult,
+        candidate: Candidate,
+        measurement: Measurement | None,
+    ) -> Profile:
+        """Counters where Nsight Compute is there and permitted; else what the compiler and the times tell.
+
+        Why there are no counters stands in ``Profile.tool``.
+        """
+        metrics = profiling.static_metrics(build, self._achieved(op, precision, case, measurement))
+        try:
+            kernels = self._counters(op, precision, case, build)
+        except ncu.NcuError as error:
+            bottleneck, evidence = profiling.classify(metrics)
+            return Profile(case, "static", metrics, bottleneck, evidence, tool=f"no counters: {error}")
+        metrics = ncu.combine(kernels) | metrics
+        bottleneck, evidence = profiling.classify(metrics)
+        facts = tuple({"name": k.name, "time_ns": k.time_ns, **k.metrics} for k in kernels)
+        return Profile(
+            case, "ncu", metrics, bottleneck, evidence, tool=f"Nsight Compute at {self.toolchain.ncu}", kernels=facts
+        )
+
+    def _achieved(
+        self, op: Operator, precision: Precision, case: Case, measurement: Measurement | None
+    ) -> profiling.Achieved | None:
+        samples = [s for samples in measurement.samples_ns for s in samples] if measurement else []
+        if measurement is None or not samples:
+            return None
+        dims = dict(case.dims)
+        nbytes, flops = op.nbytes(precision.itemsize, **dims), op.flops(**dims)
+        compute = op.compute_in(precision)
+        return profiling.Achieved.of(median(samples), nbytes, flops, compute, self.ceilings(), measurement.floor_ns)
+
+    def _counters(self, op: Operator, precision: Precision, case: Case, build: BuildResult) -> list[ncu.KernelProfile]:
+        """Run the worker by itself under ncu, on a file that holds the case's memory.
+
+        Not on shared memory: ncu saves and restores all memory that a kernel writes, to run it once for each set of
+        counters.
+        """
+        if self.toolchain.ncu is None:
+            raise ncu.NcuError("Nsight Compute (ncu) is not installed")
+        layout = Layout.of(op, precision, case)
+        roomy = Path("/dev/shm")
+        with tempfile.TemporaryDirectory(dir=roomy if _has_room(roomy, layout.nbytes) else None) as folder:
+            work = Path(folder)
+            with self.arena(layout) as arena:
+                arena.write_inputs(generate(op, precision, case, 0, self.xp))
+                arena.poison(POISONS[0])
+                self.xp.asnumpy(arena.buffer).tofile(work / "memory")
+                job = Job.of(op, case, [arena]).payload()
+            self.xp.get_default_memory_pool().free_all_blocks()
+            job |= {"runner": str(self._runner_binary), "binary": build.binary}
+            job |= {"data": str(work / "memory"), "nbytes": layout.nbytes}
+            (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
+            return ncu.collect(
+                self.toolchain.ncu,
+                [sys.executable, "-m", "msbench.harness.worker", "--once", str(work / "job.json")],
+                worker_environment(self.gpu.uuid),
+                self.gpu.capability,
+                resources.cache_dir(),
+                _PROFILE_LIMIT_S,
+            )
+
+    # ------------------------------------------------------------------ the end
+
+    def close(self) -> None:
+        """See ``protocols.Executor``."""
+        for runner in self._runners:
+            runner.close()
+        self._runners.clear()
+        if "_memory" in self.__dict__:
+            self._memory.trim(0)
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _arithmetic_works(xp: Any) -> bool:
+    return int((xp.arange(1000, dtype=xp.int64) * 2).sum()) == 999_000
+
+
+def _has_room(folder: Path, nbytes: int) -> bool:
+    try:
+        stat = os.statvfs(folder)
+    except OSError:
+        return False
+    return stat.f_bavail * stat.f_frsize > 2 * nbytes

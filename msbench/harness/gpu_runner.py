@@ -1,0 +1,208 @@
+"""The referee's handle on a measured process: a candidate loaded by ``worker.py``, and what can be asked of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerError, WorkerTimeout
+from msbench.harness.arena import Arena
+from msbench.harness.process import WorkerProcess
+from msbench.model import Candidate, Case, Operator
+
+START_LIMIT_S = 120.0
+"""Starting Python, creating a CUDA context and loading a vendor library may take this long."""
+
+LAUNCH_LIMIT_S = 30.0
+"""One untimed call may take this long; a kernel that hangs is killed then."""
+
+HOLD_S = 0.5
+"""How long the stream is held for a launcher that waits for it, before that is reported."""
+
+FLUSH_FACTOR = 2.0
+"""How many times the L2 cache's size is read over between cold repetitions."""
+
+_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_CACHE_PATH")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One call: where each array of each input set lies, and the scalars and dimensions in the prototype's order."""
+
+    sets: tuple[Mapping[str, Any], ...]
+    output_bytes: tuple[int, ...]
+    scalars: tuple[float, ...]
+    dims: tuple[int, ...]
+    poison: bool
+
+    @classmethod
+    def of(cls, op: Operator, case: Case, arenas: Sequence[Arena], *, poison: bool = False) -> Job:
+        """The job of a case on one or more arenas; ``poison``: cold repetitions overwrite the outputs first."""
+        return cls(
+            sets=tuple({"handle": a.handle, "offsets": list(a.layout.offsets)} for a in arenas),
+            output_bytes=tuple(s.nbytes for s in arenas[0].layout.outputs),
+            scalars=tuple(float(v) for v in op.scalar_values(case).values()),
+            dims=tuple(case.dim(d.name) for d in op.dims),
+            poison=poison,
+        )
+
+    def payload(self) -> dict[str, Any]:
+        """As the worker wants it."""
+        return {
+            "sets": list(self.sets),
+            "output_bytes": self.output_bytes,
+            "scalars": self.scalars,
+            "dims": self.dims,
+            "poison": self.poison,
+        }
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Repetitions that ran back to back: device time and the launcher's host time of each, in ns."""
+
+    samples_ns: tuple[float, ...]
+    host_ns: tuple[float, ...]
+
+
+def worker_environment(gpu_uuid: str) -> dict[str, str]:
+    """What a measured process sees: the one GPU, where msbench is, and no keys."""
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    package = Path(__file__).resolve().parents[2]
+    return kept | {
+        "CUDA_VISIBLE_DEVICES": gpu_uuid,
+        "PYTHONPATH": str(package),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+    }
+
+
+class MeasuredProcess:
+    """A worker process on one GPU, with the commands that measuring needs.
+
+    ``before_call`` runs before each command: the referee finishes its own device work there, so that a kernel finds its
+    inputs written and nothing else on the device. After an error that costs the process its CUDA context, the process
+    is ended and later calls raise WorkerCrashed. ``require_health`` is called after each failure, and raises
+    DeviceError where the device itself has suffered. Without a ``binary`` there are only the empty kernels.
+    """
+
+    def __init__(
+        self,
+        runner: Path,
+        binary: Path | None,
+        gpu_uuid: str,
+        before_call: Callable[[], None],
+        require_health: Callable[[], None],
+    ) -> None:
+        self._before_call = before_call
+        self._require_health = require_health
+        argv = [sys.executable, "-m", "msbench.harness.worker"]
+        self._process = WorkerProcess(argv, env=worker_environment(gpu_uuid), log=None)
+        try:
+            self._call(
+                "open",
+                START_LIMIT_S,
+                runner=str(runner),
+                binary=str(binary) if binary else None,
+                flush_factor=FLUSH_FACTOR,
+                hold_seconds=HOLD_S,
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be called."""
+        return self._process.alive
+
+    def prepare(self, job: Job) -> None:
+        """Make ``job`` what the following commands call."""
+        self._call("prepare", LAUNCH_LIMIT_S, job=job.payload())
+
+    def keeps_stream(self, wait_s: float) -> None:
+        """See that the launcher's work waits for its stream. Raises LaunchFailed (kind ``forbidden``) otherwise."""
+        self._call("keeps_stream", LAUNCH_LIMIT_S + wait_s, wait_seconds=wait_s)
+
+    def cold(self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = LAUNCH_LIMIT_S) -> Batch:
+        """Time cold repetitions on the prepared job's input sets, in turn."""
+        return _batch(self._call("cold", limit_s, first_set=first_set, repetitions=repetitions, held=held))
+
+    def floor(self, repetitions: int) -> Batch:
+        """Time an empty kernel in the same way."""
+        return _batch(self._call("floor", LAUNCH_LIMIT_S, repetitions=repetitions))
+
+    def capture(self, copies: int, *, nothing: bool = False) -> int:
+        """Capture calls (of an empty kernel, for ``nothing``) in a graph; how many device operations it has."""
+        return int(self._call("capture", LAUNCH_LIMIT_S, copies=copies, nothing=nothing)["nodes"])
+
+    def replay(self, replays: int, samples: int, *, limit_s: float = LAUNCH_LIMIT_S) -> tuple[float, ...]:
+        """The device time of ``replays`` replays of the captured graph, in ns, ``samples`` times."""
+        return tuple(ms * 1e6 for ms in self._call("replay", limit_s, replays=replays, samples=samples)["ms"])
+
+    def busy(self, seconds: float) -> None:
+        """Keep the device busy, so that its clocks are up."""
+        self._call("busy", LAUNCH_LIMIT_S, seconds=seconds)
+
+    def forget(self, handle: str) -> None:
+        """Let go of shared memory that is about to be freed; harmless where it is not mapped, or without a process."""
+        if self._process.alive:
+            try:
+                self._process.call("unmap", LAUNCH_LIMIT_S, handle=handle)
+            except WorkerError:
+                self._process.close()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+
+    def _call(self, command: str, limit_s: float, **payload: Any) -> dict[str, Any]:
+        self._before_call()
+        try:
+            return self._process.call(command, limit_s, **payload)
+        except (WorkerCrashed, WorkerTimeout):
+            self._require_health()
+            raise
+        except WorkerError as error:
+            self._end_if_lost()
+            self._require_health()
+            if error.kind == "device":
+                raise DeviceError(f"{error}.") from error
+            raise LaunchFailed(str(error), error.kind, error.log) from error
+
+    def _end_if_lost(self) -> None:
+        """After some errors every later call of the process would fail with the same one."""
+        try:
+            self._process.call("alive", LAUNCH_LIMIT_S)
+        except WorkerError:
+            self._process.close()
+
+
+class GpuRunner(MeasuredProcess):
+    """One candidate in a process of its own: ``protocols.Runner``."""
+
+    def __init__(
+        self,
+        op: Operator,
+        candidate: Candidate,
+        runner: Path,
+        binary: Path,
+        gpu_uuid: str,
+        before_call: Callable[[], None],
+        require_health: Callable[[], None],
+    ) -> None:
+        self.op = op
+        self.candidate = candidate
+        super().__init__(runner, binary, gpu_uuid, before_call, require_health)
+
+    def launch(self, arena: Arena, case: Case) -> None:
+        """See ``protocols.Runner``."""
+        self._call("launch", LAUNCH_LIMIT_S, job=Job.of(self.op, case, [arena]).payload())
+
+
+def _batch(answer: Mapping[str, Sequence[float]]) -> Batch:
+    return Batch(tuple(ms * 1e6 for ms in answer["ms"]), tuple(answer["host_ns"]))

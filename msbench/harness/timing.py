@@ -1,0 +1,338 @@
+"""Times versions against each other: short batches in shuffled turns, until their ratios are known well enough.
+
+A *round* has one batch of every version, back to back, so that what disturbs a round (clocks, temperature) disturbs all
+of them; ratios are taken within a round. Every sample is kept. The worker does the timing itself (native/runner.cu).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import Protocol
+
+from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
+from msbench.harness.check import fault_of
+from msbench.harness.gpu_runner import Batch, Job
+from msbench.harness.telemetry import Telemetry
+from msbench.model import Case, Failure, Measurement
+from msbench.statistics import converged, round_centres
+
+BATCH_NS = 4e6
+"""How long a batch takes, unless one repetition takes longer."""
+
+QUEUE = 600
+"""Commands enqueued behind a held stream; a stream takes about a thousand before it makes the host wait."""
+
+MAX_ROUNDS = 200
+SLOW_NS = 1e8
+"""A call that takes this long is repeated no more than its figure needs, and is not timed hot."""
+
+_FIXED_COMMANDS = 3  # of a repetition, besides the call's own: two events and the read over L2
+_UNKNOWN_NODES = 16  # of a call that can't be captured
+_MIN_ROUNDS = 10  # of calls that are fast
+_MIN_LONG_ROUNDS = 5
+_MIN_SLOW_ROUNDS = 3
+_LONG_ROUND_NS = 5e7
+_OVERHEAD_NS = 3.5e4  # of a cold repetition: reading over L2 and two events
+_ENQUEUE_NS = 1e8  # that the host may take for a batch, well below gpu_runner.HOLD_S
+_HOT_GRAPH_NS = 2e5
+_HOT_SAMPLE_NS = 1e6
+_HOT_SAMPLES = 7
+_HOT_NODES = 512
+_FLOOR_REPETITIONS = 20
+_BUSY_S = 0.02
+_VERIFIED_REPETITIONS = 4
+
+
+class Subject(Protocol):
+    """What is timed: ``GpuRunner``, and what tests put in its place."""
+
+    def prepare(self, job: Job) -> None: ...
+
+    def keeps_stream(self, wait_s: float) -> None: ...
+
+    def cold(self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0) -> Batch: ...
+
+    def floor(self, repetitions: int) -> Batch: ...
+
+    def capture(self, copies: int) -> int: ...
+
+    def replay(self, replays: int, samples: int, *, limit_s: float = 30.0) -> tuple[float, ...]: ...
+
+    def busy(self, seconds: float) -> None: ...
+
+    @property
+    def alive(self) -> bool: ...
+
+
+Again = Callable[[int], object]
+"""Runs a timed batch of one version that starts with the given input set."""
+
+Verify = Callable[[Sequence[Again]], Sequence[Failure | None]]
+"""Given the versions: run batches of each again, and check what they wrote."""
+
+
+@dataclass
+class Track:
+    """One version on its way through a measurement."""
+
+    subject: Subject
+    nodes: int = _UNKNOWN_NODES
+    estimate_ns: float = 0.0
+    repetitions: int = 1
+    turn: int = 0
+    rounds: list[tuple[float, ...]] = field(default_factory=list)
+    host_ns: list[float] = field(default_factory=list)
+    floors: list[float] = field(default_factory=list)
+    hot_ns: float | None = None
+    hot_note: str = ""
+    noisy: bool = True
+    failure: Failure | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still takes part."""
+        return self.failure is None
+
+    @property
+    def floor_ns(self) -> float | None:
+        """What an empty kernel took in this version's process, in the same rounds."""
+        return round_centres([self.floors]).item() if self.floors else None
+
+    @property
+    def held(self) -> bool:
+        """Whether its call fits into a held stream's queue."""
+        return self.nodes + _FIXED_COMMANDS < QUEUE
+
+    @property
+    def min_rounds(self) -> int:
+        """How many rounds it needs at least."""
+        return _MIN_SLOW_ROUNDS if self.estimate_ns > SLOW_NS else _MIN_LONG_ROUNDS
+
+    def batch(self, repetitions: int | None = None) -> Batch:
+        """One batch on the next input sets."""
+        count = repetitions or self.repetitions
+        batch = self._cold(self.turn, count)
+        self.turn += count
+        return batch
+
+    def again(self, first_set: int) -> Batch:
+        """A batch like those that were timed, short, and starting with a certain input set."""
+        return self._cold(first_set, min(self.repetitions, _VERIFIED_REPETITIONS))
+
+    def _cold(self, first_set: int, count: int) -> Batch:
+        limit_s = 30.0 + 10 * count * (self.estimate_ns + _OVERHEAD_NS) / 1e9
+        return self.subject.cold(first_set, count, held=self.held, limit_s=limit_s)
+
+
+def measure_group(
+    subjects: Sequence[Subject],
+    job: Job,
+    case: Case,
+    *,
+    group: str,
+    seed: int,
+    budget_s: float,
+    half_width: float,
+    verify: Verify,
+    telemetry: Telemetry,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[Measurement]:
+    """Measure versions on one case; one measurement each, in their order.
+
+    Stops when the ratio of each to the fastest is known to ±``half_width`` (95 %), or after ``budget_s`` seconds of
+    rounds, which then are labelled noisy. A version that fails is left out from there on.
+    """
+    tracks = [Track(subject) for subject in subjects]
+    for track in tracks:
+        _guarded(track, lambda track: _warm_up(track, job))
+    for track in tracks:
+        _guarded(track, lambda track: track.subject.busy(_BUSY_S))
+    _interleave(tracks, random.Random(seed), budget_s, half_width, telemetry, clock)
+    for track in tracks:
+        _guarded(track, _hot)
+    alive = [track for track in tracks if track.alive]
+    failures = verify([track.again for track in alive])
+    for track, failure in zip(alive, failures, strict=True):
+        track.failure = failure
+    conditions = telemetry.conditions()
+    shifts = _shifts(tracks)
+    return [
+        Measurement(
+            case=case,
+            group=group,
+            seed=seed,
+            samples_ns=tuple(_shifted(samples, shift) for samples in track.rounds),
+            hot_ns=track.hot_ns,
+            host_ns=median(track.host_ns) if track.host_ns else None,
+            floor_ns=track.floor_ns,
+            noisy=track.noisy,
+            sm_clock_mhz=conditions.sm_clock_mhz,
+            temperature_c=conditions.temperature_c,
+            power_w=conditions.power_w,
+            throttle=conditions.throttle,
+            hot_note=track.hot_note,
+            failure=track.failure and _named(track.failure, case),
+        )
+        for track, shift in zip(tracks, shifts, strict=True)
+    ]
+
+
+def _shifts(tracks: Sequence[Track]) -> list[float]:
+    """What is added to each version's times so that all have the same floor, in ns.
+
+    The two events and the launch between them take up to half a microsecond more or less in one process than in
+    another, for as long as it lives; an empty kernel shows by how much. The group keeps its mean.
+    """
+    floors = [track.floor_ns for track in tracks]
+    known = [floor for floor in floors if floor is not None]
+    return [0.0 if floor is None else fmean(known) - floor for floor in floors]
+
+
+def _shifted(samples: Sequence[float], shift: float) -> tuple[float, ...]:
+    """Whole nanoseconds: events tick in steps of 32."""
+    return tuple(float(round(sample + shift)) for sample in samples)
+
+
+def repetitions_for(estimate_ns: float, host_ns: float, nodes: int, outputs: int) -> int:
+    """How many repetitions a batch has: about BATCH_NS of them, and no more than a held stream can wait for or take."""
+    by_time = int(BATCH_NS / (estimate_ns + _OVERHEAD_NS))
+    by_host = int(_ENQUEUE_NS / max(host_ns, 1.0))
+    by_queue = QUEUE // (_FIXED_COMMANDS + nodes + outputs)
+    return max(1, min(by_time, by_host, by_queue))
+
+
+def _warm_up(track: Track, job: Job) -> None:
+    """Untimed calls: every kernel is loaded, every library set up, on each input set; and how long a call takes."""
+    subject = track.subject
+    subject.prepare(job)
+    first = subject.cold(0, 1, held=False)
+    if first.samples_ns[0] > SLOW_NS:
+        first = subject.cold(1, 1, held=False)  # the first may have loaded a library
+    slow = first.samples_ns[0] > SLOW_NS
+    if not slow:
+        first = subject.cold(0, 2 * len(job.sets), held=False)
+    track.estimate_ns = min(first.samples_ns)
+    subject.keeps_stream(0.0 if slow else min(0.05, 2e-3 + 3e-9 * track.estimate_ns))
+    track.hot_note = _capture(track)
+    if slow:
+        return
+    host_ns, outputs = max(first.host_ns), len(job.output_bytes)
+    track.repetitions = repetitions_for(track.estimate_ns, host_ns, track.nodes, outputs)
+    track.estimate_ns = min(track.batch(min(track.repetitions, 8)).samples_ns)
+    track.repetitions = repetitions_for(track.estimate_ns, host_ns, track.nodes, outputs)
+
+
+def _capture(track: Track) -> str:
+    """Count the device operations of a call; why it can't be captured, or ""."""
+    try:
+        track.nodes = max(1, track.subject.capture(1))
+    except LaunchFailed as error:
+        if not track.subject.alive:
+            raise
+        return f"Not timed hot: the call can't be captured in a CUDA graph ({error})."
+    return ""
+
+
+def _interleave(
+    tracks: Sequence[Track],
+    rng: random.Random,
+    budget_s: float,
+    half_width: float,
+    telemetry: Telemetry,
+    clock: Callable[[], float],
+) -> None:
+    started = clock()
+    spent = {id(track): 0.0 for track in tracks}
+    for number in range(MAX_ROUNDS):
+        due = [t for t in tracks if t.alive and not _had_its_share(t, spent[id(t)], tracks, budget_s)]
+        if not due:
+            break
+        rng.shuffle(due)
+        for track in due:
+            before = clock()
+            _guarded(track, _round)
+            spent[id(track)] += clock() - before
+        if number % 4 == 0:
+            telemetry.sample()
+        alive = [t for t in tracks if t.alive]
+        over = clock() - started > budget_s
+        if _enough_rounds(alive, over) and (number < 12 or number % 4 == 0 or over):
+            _judge(alive, half_width)
+            if over or not any(t.noisy for t in alive):
+                break
+    telemetry.sample()
+    _judge([t for t in tracks if t.alive], half_width)
+
+
+def _round(track: Track) -> None:
+    batch = track.batch()
+    track.floors.extend(track.subject.floor(_FLOOR_REPETITIONS).samples_ns)
+    track.rounds.append(batch.samples_ns)
+    track.host_ns.extend(batch.host_ns)
+
+
+def _fastest(tracks: Sequence[Track]) -> Track:
+    return min(tracks, key=lambda t: t.estimate_ns)
+
+
+def _had_its_share(track: Track, spent_s: float, tracks: Sequence[Track], budget_s: float) -> bool:
+    """Whether a slow version may stop: it has its rounds and its part of the budget; the fastest goes on to the end."""
+    alive = [t for t in tracks if t.alive]
+    if len(alive) < 2 or track is _fastest(alive):
+        return False
+    return len(track.rounds) >= track.min_rounds and spent_s > budget_s / len(alive)
+
+
+def _enough_rounds(alive: Sequence[Track], over: bool) -> bool:
+    if not alive:
+        return True
+    round_ns = sum(t.repetitions * (t.estimate_ns + _OVERHEAD_NS) for t in alive)
+    long = over or round_ns > _LONG_ROUND_NS
+    return all(len(t.rounds) >= (t.min_rounds if long else _MIN_ROUNDS) for t in alive)
+
+
+def _judge(alive: Sequence[Track], half_width: float) -> None:
+    """Set who is noisy: whose ratio to the fastest is not known to ±half_width; of one alone, its own time."""
+    if not alive:
+        return
+    fastest = _fastest(alive)
+    others = [t for t in alive if t is not fastest]
+    for track in others:
+        track.noisy = not converged(track.rounds, fastest.rounds, half_width)
+    if others:
+        fastest.noisy = all(t.noisy for t in others)
+    else:
+        fastest.noisy = not converged(fastest.rounds, [(1.0,)] * len(fastest.rounds), half_width)
+
+
+def _hot(track: Track) -> None:
+    """Replays of a captured graph with nothing in between: inputs and code are in the caches where they fit."""
+    if track.hot_note:
+        return
+    if track.estimate_ns > SLOW_NS:
+        track.hot_note = "Not timed hot: a call takes longer than 0.1 s."
+        return
+    copies = max(1, min(int(_HOT_GRAPH_NS / track.estimate_ns), _HOT_NODES // track.nodes))
+    track.subject.capture(copies)
+    replays = max(1, min(20, int(_HOT_SAMPLE_NS / (copies * track.estimate_ns))))
+    samples = track.subject.replay(replays, _HOT_SAMPLES)
+    track.hot_ns = median(samples) / (replays * copies)
+
+
+def _guarded(track: Track, step: Callable[[Track], None]) -> None:
+    """Do a step of one version; what its worker suffers is that version's failure."""
+    if not track.alive:
+        return
+    try:
+        step(track)
+    except WorkerError as error:
+        why = " while it was timed" if isinstance(error, WorkerTimeout) else ""
+        track.failure = Failure(fault_of(error), f"{str(error).rstrip('.')}{why}.", error.log)
+
+
+def _named(failure: Failure, case: Case) -> Failure:
+    return Failure(failure.fault, f"Case {case.id}: {failure.message}", failure.log)

@@ -1,0 +1,58 @@
+"""Checks what a version wrote while it was timed, so that one that is right only when it is not timed fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msbench.errors import WorkerError
+from msbench.harness.arena import Arena
+from msbench.harness.check import POISONS, describe, fault_of
+from msbench.harness.compare import compare, prepare
+from msbench.harness.timing import Again
+from msbench.model import Case, Failure, Fault, Operator, Precision
+
+
+def verify_timed(
+    op: Operator,
+    precision: Precision,
+    case: Case,
+    arenas: Sequence[Arena],
+    seed: int,
+    xp: Any,
+    versions: Sequence[Again],
+) -> list[Failure | None]:
+    """Run a timed batch of each version on each input set, and compare its outputs; None for those that are right.
+
+    Input set i holds the inputs of ``seed + i``. Expected values are made again, one set at a time, since those of
+    several large sets would not fit beside the arenas.
+    """
+    failures: list[Failure | None] = [None] * len(versions)
+    for number, arena in enumerate(arenas):
+        expectation = prepare(op, precision, case, seed + number, xp)
+        for index, again in enumerate(versions):
+            if failures[index] is not None:
+                continue
+            arena.poison(POISONS[0])
+            try:
+                again(number)
+            except WorkerError as error:
+                failures[index] = Failure(fault_of(error), f"{str(error).rstrip('.')}.", error.log)
+                continue
+            failures[index] = _look(arena, expectation, xp)
+    return failures
+
+
+def _look(arena: Arena, expectation: Any, xp: Any) -> Failure | None:
+    if arena.damaged_redzones():
+        return Failure(Fault.OUT_OF_BOUNDS, "while it was timed, the kernel wrote outside its arrays.")
+    if arena.changed_inputs(expectation.inputs):
+        return Failure(Fault.INPUT_CHANGED, "while it was timed, the kernel wrote to its inputs.")
+    for slot in arena.layout.outputs:
+        name = slot.name
+        reference, bound = expectation.references[name], expectation.bounds[name]
+        found = compare(reference, bound, arena.view(name), xp, POISONS[0].byte(slot.dtype))
+        if found.wrong:
+            fault = Fault.UNWRITTEN if found.poisoned == found.wrong else Fault.MISMATCH
+            return Failure(fault, f"while it was timed, {describe(name, found)}.")
+    return None

@@ -1,0 +1,253 @@
+"""The measured process: loads the native runner and one candidate, and does what the referee's calls say.
+
+Started as ``python -m msbench.harness.worker``; with ``--once JOB`` it makes one call that a profiler sees, and ends.
+It imports little, holds no expected values and no keys, and reaches the referee's device memory through CUDA IPC
+handles.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from msbench.harness import wire
+
+# As in native/runner.cu: results that are no CUDA errors, and where an error was seen.
+_BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED = -1, -2, -3
+_SET_UP, _LAUNCHER, _LAST_ERROR, _KERNEL = range(4)
+
+_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+_DEVICE_FAULTS = frozenset(
+    {700, 702, 710, 714, 715, 716, 717, 718, 719}
+)  # illegal address … launch failure: context lost
+_OWN = {
+    _BLOCKED: (
+        "forbidden",
+        "the launcher waited for the stream: it synchronises, or calls something that does (cudaFree, a blocking copy)",
+    ),
+    _WORKSPACE_OVERRUN: ("out_of_bounds", "the kernel wrote beyond the end of its workspace"),
+    _ESCAPED: ("forbidden", "the launcher put work on another stream than the one it was given"),
+}
+
+
+class CallFailed(Exception):
+    """A call of the runner failed; ``kind`` is a ``model.Fault``'s value."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class _Call(ctypes.Structure):
+    """``struct Call`` of runner.cu."""
+
+    _fields_ = (
+        ("launch", ctypes.c_void_p),
+        ("scalars", ctypes.POINTER(ctypes.c_double)),
+        ("dims", ctypes.POINTER(ctypes.c_int64)),
+        ("workspace_bytes", ctypes.c_size_t),
+        ("sets", ctypes.c_int32),
+        ("arrays", ctypes.c_int32),
+        ("outputs", ctypes.c_int32),
+        ("poison", ctypes.c_int32),
+        ("pointers", ctypes.POINTER(ctypes.c_void_p)),
+        ("output_bytes", ctypes.POINTER(ctypes.c_uint64)),
+    )
+
+
+class Worker:
+    """One candidate on one device. A ``job`` describes a call (see ``gpu_runner.Job``)."""
+
+    def __init__(self) -> None:
+        self._runner: Any = None
+        self._candidate: Any = None
+        self._mapped: dict[str, int] = {}
+        self._call = _Call()
+
+    def handlers(self) -> dict[str, wire.Handler]:
+        """What the referee may ask for."""
+        names = (
+            "open",
+            "launch",
+            "prepare",
+            "keeps_stream",
+            "cold",
+            "capture",
+            "replay",
+            "busy",
+            "floor",
+            "unmap",
+            "alive",
+        )
+        return {name: getattr(self, name) for name in names}
+
+    def open(self, runner: str, binary: str | None, flush_factor: float, hold_seconds: float) -> None:
+        """Create the CUDA context and load the candidate, if there is one."""
+        self._runner = ctypes.CDLL(runner)
+        for name in ("runner_error_name", "runner_error_text"):
+            getattr(self._runner, name).restype = ctypes.c_char_p
+        self._runner.runner_nothing.restype = ctypes.c_void_p
+        self._done(self._runner.runner_open(ctypes.c_double(flush_factor), ctypes.c_double(hold_seconds)))
+        if binary is None:
+            return
+        try:
+            self._candidate = ctypes.CDLL(binary)
+        except OSError as error:
+            raise CallFailed("link", f"the built kernel can't be loaded: {error}") from error
+        self._candidate.msbench_workspace.restype = ctypes.c_size_t
+
+    def launch(self, job: dict[str, Any]) -> None:
+        """Prepare a job and call the launcher once."""
+        self.prepare(job)
+        self._once(0)
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Make ``job`` the current one: map its memory, make room for its workspace."""
+        rows = [[self._map(s["handle"]) + offset for offset in s["offsets"]] for s in job["sets"]]
+        return self._set_up(job, rows)
+
+    def keeps_stream(self, wait_seconds: float) -> None:
+        """See that the launcher's work waits while the stream is held."""
+        stage = ctypes.c_int()
+        wait = ctypes.c_double(wait_seconds)
+        self._done(self._runner.runner_keeps_stream(ctypes.byref(self._call), wait, ctypes.byref(stage)), stage)
+
+    def cold(self, first_set: int, repetitions: int, held: bool) -> dict[str, Any]:
+        """Time cold repetitions; times in milliseconds as CUDA gives them, host times in nanoseconds."""
+        return self._cold(self._call, first_set, repetitions, held)
+
+    def floor(self, repetitions: int) -> dict[str, Any]:
+        """Time an empty kernel the same way."""
+        nothing = _Call(launch=self._runner.runner_nothing(), sets=1)
+        return self._cold(nothing, 0, repetitions, True)
+
+    def capture(self, copies: int, nothing: bool = False) -> dict[str, Any]:
+        """Capture calls (of an empty kernel, for ``nothing``) into the graph that ``replay`` plays."""
+        call = _Call(launch=self._runner.runner_nothing(), sets=1) if nothing else self._call
+        stage, nodes = ctypes.c_int(), ctypes.c_uint64()
+        code = self._runner.runner_capture(ctypes.byref(call), copies, ctypes.byref(nodes), ctypes.byref(stage))
+        self._done(code, stage)
+        return {"nodes": nodes.value}
+
+    def replay(self, replays: int, samples: int) -> dict[str, Any]:
+        """Time ``samples`` times ``replays`` replays of the captured graph."""
+        ms, stage = (ctypes.c_float * samples)(), ctypes.c_int()
+        self._done(self._runner.runner_replay(replays, samples, ms, ctypes.byref(stage)), stage)
+        return {"ms": list(ms)}
+
+    def busy(self, seconds: float) -> None:
+        """Keep the device busy, so that its clocks are up."""
+        self._done(self._runner.runner_busy(ctypes.c_double(seconds)))
+
+    def unmap(self, handle: str) -> None:
+        """Let go of memory that the referee is about to free."""
+        pointer = self._mapped.pop(handle, None)
+        if pointer is not None:
+            self._done(self._runner.runner_unmap(ctypes.c_void_p(pointer)))
+
+    def alive(self) -> None:
+        """See whether the context still works after an error."""
+        self._done(self._runner.runner_alive())
+
+    def once(self, job: dict[str, Any]) -> None:
+        """Make a job's memory from a file, and one call that a profiler sees."""
+        self.open(job["runner"], job["binary"], flush_factor=0.0, hold_seconds=1.0)
+        pointer = ctypes.c_void_p()
+        self._done(self._runner.runner_allocate(ctypes.c_size_t(job["nbytes"]), ctypes.byref(pointer)))
+        path = Path(job["data"])
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+            view = (ctypes.c_char * len(data)).from_buffer(data)
+            self._done(self._runner.runner_upload(pointer, view, ctypes.c_size_t(len(data))))
+            del view
+        self._set_up(job, [[(pointer.value or 0) + offset for offset in job["sets"][0]["offsets"]]])
+        stage = ctypes.c_int()
+        self._done(self._runner.runner_profile(ctypes.byref(self._call), ctypes.byref(stage)), stage)
+
+    def _set_up(self, job: dict[str, Any], rows: Sequence[Sequence[int]]) -> dict[str, Any]:
+        scalars = (ctypes.c_double * max(1, len(job["scalars"])))(*job["scalars"])
+        dims = (ctypes.c_int64 * max(1, len(job["dims"])))(*job["dims"])
+        outputs = job["output_bytes"]
+        pointers = [pointer for row in rows for pointer in row]
+        workspace = int(self._candidate.msbench_workspace(scalars, dims))
+        self._done(self._runner.runner_reserve(ctypes.c_size_t(workspace)))
+        self._call = _Call(
+            launch=ctypes.cast(self._candidate.msbench_launch, ctypes.c_void_p),
+            scalars=scalars,
+            dims=dims,
+            workspace_bytes=workspace,
+            sets=len(rows),
+            arrays=len(rows[0]),
+            outputs=len(outputs),
+            poison=int(job["poison"]),
+            pointers=(ctypes.c_void_p * len(pointers))(*pointers),
+            output_bytes=(ctypes.c_uint64 * max(1, len(outputs)))(*outputs),
+        )
+        return {"workspace_bytes": workspace}
+
+    def _map(self, handle: str) -> int:
+        if handle not in self._mapped:
+            pointer = ctypes.c_void_p()
+            code = self._runner.runner_map(bytes.fromhex(handle), ctypes.byref(pointer))
+            if code:
+                raise CallFailed(
+                    "device",
+                    f"memory can't be shared between processes on this machine ({self._describe(code)}); "
+                    "CUDA IPC needs Linux and a whole GPU in one container",
+                )
+            self._mapped[handle] = pointer.value or 0
+        return self._mapped[handle]
+
+    def _once(self, input_set: int) -> None:
+        stage = ctypes.c_int()
+        self._done(self._runner.runner_once(ctypes.byref(self._call), input_set, ctypes.byref(stage)), stage)
+
+    def _cold(self, call: _Call, first_set: int, repetitions: int, held: bool) -> dict[str, Any]:
+        ms, host, stage = (ctypes.c_float * repetitions)(), (ctypes.c_double * repetitions)(), ctypes.c_int()
+        code = self._runner.runner_cold(
+            ctypes.byref(call), first_set, repetitions, int(held), ms, host, ctypes.byref(stage)
+        )
+        self._done(code, stage)
+        return {"ms": list(ms), "host_ns": list(host)}
+
+    def _describe(self, code: int) -> str:
+        name, text = self._runner.runner_error_name(code), self._runner.runner_error_text(code)
+        return f"{name.decode()}, {text.decode()}"
+
+    def _done(self, code: int, stage: ctypes.c_int | None = None) -> None:
+        if not code:
+            return
+        if code in _OWN:
+            raise CallFailed(*_OWN[code])
+        kind = "crash" if code in _DEVICE_FAULTS else "out_of_memory" if code == _OUT_OF_MEMORY else "launch"
+        what = {
+            _LAUNCHER: "the launcher returned",
+            _LAST_ERROR: "a launch failed, which the launcher did not report:",
+            _KERNEL: "the kernel ended with",
+        }.get(stage.value if stage else _SET_UP, "the harness's own call returned")
+        raise CallFailed(kind, f"{what} {self._describe(code)}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve the referee, or make one call for a profiler; the exit code."""
+    worker = Worker()
+    if len(arguments) == 2 and arguments[0] == "--once":
+        try:
+            worker.once(json.loads(Path(arguments[1]).read_text(encoding="utf-8")))
+        except CallFailed as error:
+            print(f"msbench worker: {error}", file=sys.stderr)
+            return 3
+        return 0
+    wire.serve(worker.handlers())
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(code)  # no destructors of vendor libraries: they may wait for a context that is lost

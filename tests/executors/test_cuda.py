@@ -1,0 +1,226 @@
+"""The cuda executor without a GPU: NumPy as its CuPy, files as device memory, the fake runtime in its workers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from msbench.errors import DeviceError, ToolchainError
+from msbench.executors import cuda
+from msbench.executors.cuda import CudaExecutor
+from msbench.harness import gpu_runner, gpus
+from msbench.harness.evaluate import evaluate
+from msbench.harness.protocols import Checks, Executor, Plan
+from msbench.harness.shared_memory import Block, SharedMemory
+from msbench.model import BuildResult, Candidate, Ceilings, Fault, Operator, Precision, Status
+from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, scale, tools
+from tests.harness.test_ncu import LISTING, OUTPUT
+from tests.harness.test_profile import CEILINGS
+
+GPU = gpus.Gpu(0, "GPU-fake", "Fake H200", (9, 0), 132, 141 << 30, 60 << 20)
+
+
+class CUDARuntimeError(RuntimeError):
+    """As CuPy's."""
+
+
+class FileMemory:
+    """What the executor uses of ``cupy.cuda.runtime``; device memory is files that worker processes map too."""
+
+    CUDARuntimeError = CUDARuntimeError
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.maps: dict[int, tuple[Path, Any]] = {}
+
+    def malloc(self, size: int) -> int:
+        path = self._folder / f"m{uuid.uuid4().hex[:12]}"
+        path.write_bytes(bytes(size))
+        memory = np.memmap(path, dtype=np.uint8, mode="r+")
+        self.maps[memory.ctypes.data] = (path, memory)
+        return memory.ctypes.data
+
+    def free(self, address: int) -> None:
+        del self.maps[address]
+
+    def ipcGetMemHandle(self, address: int) -> bytes:
+        return str(self.maps[address][0]).encode().ljust(64, b"\0")
+
+    def deviceSynchronize(self) -> None:
+        pass
+
+    def array(self, block: Block, nbytes: int) -> Any:
+        return np.asarray(self.maps[block.address][1])[:nbytes]
+
+
+class Kept:
+    """A store that remembers ceilings."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Ceilings] = {}
+
+    def ceilings(self, device_id: str) -> Ceilings | None:
+        return self.known.get(device_id)
+
+    def add_ceilings(self, device: Any, ceilings: Ceilings) -> None:
+        self.known[device.id] = ceilings
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
+    return FakeGpu(tmp_path_factory.mktemp("gpu"))
+
+
+@pytest.fixture
+def executor(fake: FakeGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CudaExecutor]:
+    """The executor, whose builds are all the fake candidate."""
+    memory = FileMemory(fake.folder)
+    environment = gpu_runner.worker_environment("GPU-fake") | {"LD_PRELOAD": str(fake.runtime)}
+    monkeypatch.setattr(CudaExecutor, "xp", np)
+    pool = SimpleNamespace(free_all_blocks=lambda: None)
+    for name, value in (
+        ("cuda", SimpleNamespace(runtime=memory)),
+        ("asnumpy", np.asarray),
+        ("get_default_memory_pool", lambda: pool),
+    ):
+        monkeypatch.setattr(np, name, value, raising=False)
+    monkeypatch.setattr(SharedMemory, "array", lambda self, block, nbytes: memory.array(block, nbytes))
+    monkeypatch.setattr(gpu_runner, "worker_environment", lambda uuid: environment)
+    monkeypatch.setattr(cuda, "worker_environment", lambda uuid: environment)
+    monkeypatch.setenv("MSBENCH_CACHE", str(tmp_path))
+    made = CudaExecutor(GPU, dataclasses.replace(tools(), ncu=None), Kept())
+    made._store.add_ceilings(made.device(), CEILINGS)  # type: ignore[union-attr]
+    made.__dict__["_runner_binary"] = fake.runner
+
+    def build(op: Operator, candidate: Candidate) -> BuildResult:
+        return BuildResult("b", candidate.id, "nvcc", (), 1.0, False, binary=str(fake.candidate))
+
+    monkeypatch.setattr(made, "build", build)
+    with made:
+        yield made
+
+
+def candidate(label: str = "right") -> Candidate:
+    return Candidate("scale", Precision.FP32, f"// {label}", label=label)
+
+
+def run(executor: Executor, plan: Plan, count: int = 1) -> list[Any]:
+    candidates = [candidate(f"right {n}") for n in range(count)]
+    return evaluate(executor, OPERATOR, Precision.FP32, candidates, plan, command="test")
+
+
+def plan(**scalars: float) -> Plan:
+    return Plan(cases=(scale(spin_us=100.0, **scalars),), checks=Checks.QUICK, time_budget_s=0.3, half_width=0.1)
+
+
+def mode(name: str) -> dict[str, float]:
+    return {"mode": float(MODES.index(name))}
+
+
+def test_the_whole_way(executor: CudaExecutor) -> None:
+    results = run(executor, dataclasses.replace(plan(), checks=Checks.FULL, profile=True), count=2)
+    for result in results:
+        assert result.status is Status.PASSED, result.failure
+        assert result.measurements[0].hot_ns > 0
+        assert result.profiles[0].source == "static"
+        assert "not installed" in result.profiles[0].tool
+        assert result.device.arch == "sm_90a"
+    assert results[0].measurements[0].group == results[1].measurements[0].group
+    assert len({c.variant for r in results for c in r.checks}) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "status"),
+    [
+        ("returns", Fault.LAUNCH, Status.CHECK_FAILED),
+        ("sticky", Fault.CRASH, Status.CHECK_FAILED),
+        ("crashes", Fault.CRASH, Status.CHECK_FAILED),
+        ("overruns", Fault.OUT_OF_BOUNDS, Status.CHECK_FAILED),
+        ("synchronizes", Fault.FORBIDDEN, Status.MEASURE_FAILED),
+        ("escapes", Fault.FORBIDDEN, Status.MEASURE_FAILED),
+    ],
+)
+def test_a_bad_kernel_is_one_failed_evaluation_and_the_next_one_works(
+    executor: CudaExecutor, name: str, fault: Fault, status: Status
+) -> None:
+    (bad,) = run(executor, plan(**mode(name)))
+    assert (bad.status, bad.failure.fault) == (status, fault)
+    assert run(executor, plan())[0].status is Status.PASSED
+
+
+def test_a_hanging_kernel_is_killed(executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_runner, "LAUNCH_LIMIT_S", 1.0)
+    (bad,) = run(executor, plan(**mode("hangs")))
+    assert (bad.status, bad.failure.fault) == (Status.CHECK_FAILED, Fault.TIMEOUT)
+    assert run(executor, plan())[0].status is Status.PASSED
+
+
+def test_a_sick_device_stops_everything(executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise CUDARuntimeError("cudaErrorDeviceUninitialized")
+
+    monkeypatch.setattr(cuda, "_arithmetic_works", broken)
+    with pytest.raises(DeviceError, match="does not work any more"):
+        run(executor, plan(**mode("crashes")))
+
+
+def test_memory_is_used_again_from_case_to_case(executor: CudaExecutor) -> None:
+    run(executor, plan())
+    maps = executor.xp.cuda.runtime.maps
+    blocks = set(maps)
+    run(executor, plan())
+    assert set(maps) == blocks
+    executor.close()
+    assert not maps
+
+
+def test_counters_come_from_a_process_of_their_own(
+    executor: CudaExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ncu = tmp_path / "fake_ncu"
+    ncu.write_text(
+        f"#!{sys.executable}\nimport subprocess, sys\n"
+        "if '--version' in sys.argv: print('Version 1'); sys.exit()\n"
+        f"if '--query-metrics' in sys.argv: print({LISTING!r}); sys.exit()\n"
+        f"argv = sys.argv[sys.argv.index({sys.executable!r}):]\n"
+        f"open({str(tmp_path / 'job')!r}, 'w').write(open(argv[-1]).read())\n"
+        f"code = subprocess.run(argv).returncode\nprint({OUTPUT!r})\nsys.exit(code)\n"
+    )
+    ncu.chmod(0o755)
+    executor.toolchain = dataclasses.replace(executor.toolchain, ncu=ncu)
+    case = scale()
+    built = executor.build(OPERATOR, candidate())
+    profile = executor.profile(OPERATOR, Precision.FP32, case, built, candidate(), None)
+    assert profile.source == "ncu", profile.tool
+    assert [k["time_ns"] for k in profile.kernels] == [40_000, 10_000]
+    assert json.loads((tmp_path / "job").read_text())["dims"] == [1000]
+    crashing = executor.profile(OPERATOR, Precision.FP32, scale(**mode("returns")), built, candidate(), None)
+    assert crashing.source == "static"
+    assert "the launcher returned cudaErrorFake" in crashing.tool
+
+
+def test_ceilings_come_from_the_store(executor: CudaExecutor) -> None:
+    assert executor.ceilings() == CEILINGS
+
+
+def test_creating_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "gpus", lambda: ())
+    with pytest.raises(DeviceError, match="no NVIDIA GPU"):
+        cuda.create()
+    monkeypatch.setattr(gpus, "gpus", lambda: (GPU,))
+
+    def missing() -> None:
+        raise ToolchainError("There is no CUDA compiler")
+
+    monkeypatch.setattr(cuda.toolchain, "find", missing)
+    with pytest.raises(ToolchainError):
+        cuda.create(device="0", sanitize=False)

@@ -1,0 +1,190 @@
+"""The cuda executor on a real GPU: `pytest -m gpu`. Wrong kernels of every kind, and what a measurement must be able to tell."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from msbench.errors import DeviceError
+from msbench.executors.cuda import CudaExecutor, create
+from msbench.harness import gpu_runner
+from msbench.harness.evaluate import evaluate
+from msbench.harness.protocols import Checks, Plan
+from msbench.model import Array, Candidate, Case, Dim, Evaluation, Fault, Operator, Precision, Scalar, Split, Status
+from msbench.statistics import bootstrap_ratio, median
+
+pytestmark = pytest.mark.gpu
+
+SMALL = Case((("n", 1024),), Split.PAPER)
+LARGE = Case((("n", 1 << 26),), Split.LARGE)
+
+OPERATOR = Operator(
+    name="scale",
+    title="Scale",
+    scenario="test",
+    definition="y = a x",
+    dims=(Dim("n", 1, 1 << 27),),
+    arrays=(Array("x", ("n",)), Array("y", ("n",), output=True)),
+    cases=(SMALL, LARGE, Case((("n", 1003),), Split.ODD)),
+    scalars=(Scalar("a", "float", 3.0),),
+    reference=lambda xp, x, a, **_: a * x,
+    bound=lambda xp, u, out, **_: 2 * u * abs(out["y"]) + 1e-38,
+    nbytes=lambda itemsize, n: 2 * n * itemsize,
+    flops=lambda n: n,
+)
+
+GOOD = """\
+__global__ void scale_kernel(const scalar_t* x, scalar_t* y, float a, int64_t n) {
+    const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    /* before */
+    if (i < n) y[i] = scalar_t(float(x[i]) * a);
+    /* after */
+}
+extern "C" cudaError_t scale(const scalar_t* x, scalar_t* y, float a, int64_t n, void* workspace,
+                             size_t workspace_bytes, cudaStream_t stream) {
+    /* host */
+    scale_kernel<<<(n + 255) / 256, 256, 0, stream>>>(x, y, a, n);
+    return cudaGetLastError();
+}
+"""
+
+ILLEGAL = GOOD.replace("/* before */", "if (i == 5) *(volatile int*)0x10 = 1;")
+HANGS = GOOD.replace("/* before */", "while (*(volatile const scalar_t*)x != scalar_t(12345.0f)) {}")
+OUT_OF_BOUNDS = GOOD.replace("/* after */", "if (i == 0) y[n] = scalar_t(1.0f);")
+TOO_MANY_THREADS = GOOD.replace("256, 0, stream", "2048, 0, stream")
+UNREPORTED = TOO_MANY_THREADS.replace("return cudaGetLastError()", "return cudaSuccess")
+WRONG = GOOD.replace("* a)", "* a * 1.01f)")
+UNWRITTEN = GOOD.replace("if (i < n)", "if (i < n / 2)")
+INPUT = GOOD.replace("/* after */", "if (i == 0) const_cast<scalar_t*>(x)[0] = scalar_t(0.5f);")
+TRAPS = GOOD.replace("/* before */", 'if (i == 0) asm volatile("trap;");')
+SYNCHRONIZES = GOOD.replace("return cudaGetLastError()", "return cudaStreamSynchronize(stream)")
+ESCAPES = GOOD.replace(
+    "/* host */", "static cudaStream_t own; if (!own) cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);"
+).replace("256, 0, stream", "256, 0, own")
+SLOWER = GOOD.replace("/* before */", 'for (int k = 0; k < 100; ++k) asm volatile("" :: "r"(k));')
+TWICE = GOOD.replace(
+    "    return cuda", "    scale_kernel<<<(n + 255) / 256, 256, 0, stream>>>(x, y, a, n);\n    return cuda"
+)
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[CudaExecutor]:
+    with create() as executor:
+        yield executor
+
+
+def run(executor: CudaExecutor, *sources: str, cases: tuple[Case, ...] = (SMALL,), **options: Any) -> list[Evaluation]:
+    candidates = [Candidate("scale", Precision.FP32, f"{s}// {n}\n", label=str(n)) for n, s in enumerate(sources)]
+    plan = Plan(**{"cases": cases, "checks": Checks.QUICK, "time_budget_s": 2.0, **options})
+    return evaluate(executor, OPERATOR, Precision.FP32, candidates, plan, command="pytest")
+
+
+def test_a_right_kernel_passes_every_check_and_is_measured(executor: CudaExecutor) -> None:
+    (result,) = run(executor, GOOD, checks=Checks.FULL, cases=(SMALL, LARGE))
+    assert result.status is Status.PASSED, result.failure
+    small, large = result.measurements
+    for one in (small, large):
+        assert one.hot_ns is not None, one.hot_note
+        assert one.host_ns is not None
+        assert one.floor_ns is not None
+    bandwidth = OPERATOR.nbytes(4, n=1 << 26) / (median([s for r in large.samples_ns for s in r]) * 1e-9)
+    assert 0.5 < bandwidth / executor.ceilings().copy_bytes_per_s < 1.1
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "fault"),
+    [
+        (ILLEGAL, Status.CHECK_FAILED, Fault.CRASH),
+        (TRAPS, Status.CHECK_FAILED, Fault.CRASH),
+        (OUT_OF_BOUNDS, Status.CHECK_FAILED, Fault.OUT_OF_BOUNDS),
+        (TOO_MANY_THREADS, Status.CHECK_FAILED, Fault.LAUNCH),
+        (UNREPORTED, Status.CHECK_FAILED, Fault.LAUNCH),
+        (WRONG, Status.CHECK_FAILED, Fault.MISMATCH),
+        (UNWRITTEN, Status.CHECK_FAILED, Fault.UNWRITTEN),
+        (INPUT, Status.CHECK_FAILED, Fault.INPUT_CHANGED),
+        (SYNCHRONIZES, Status.MEASURE_FAILED, Fault.FORBIDDEN),
+        (ESCAPES, Status.MEASURE_FAILED, Fault.FORBIDDEN),
+    ],
+    ids=[
+        "illegal address", "trap", "out of bounds", "launch error", "unreported launch error", "wrong", "unwritten",
+        "writes its input", "synchronises", "another stream",
+    ],
+)  # fmt: skip
+def test_a_bad_kernel_is_one_failed_evaluation_and_the_next_one_works(
+    executor: CudaExecutor, source: str, status: Status, fault: Fault
+) -> None:
+    bad, good = run(executor, source, GOOD)
+    assert bad.failure is not None
+    assert (bad.status, bad.failure.fault) == (status, fault), bad.failure.message
+    assert good.status is Status.PASSED, good.failure
+    (after,) = run(executor, GOOD)
+    assert after.status is Status.PASSED, after.failure
+
+
+def test_a_hanging_kernel_is_killed_and_the_next_one_works(
+    executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_runner, "LAUNCH_LIMIT_S", 5.0)
+    (bad,) = run(executor, HANGS)
+    assert bad.failure is not None
+    assert (bad.status, bad.failure.fault) == (Status.CHECK_FAILED, Fault.TIMEOUT), bad.failure.message
+    monkeypatch.undo()
+    (after,) = run(executor, GOOD)
+    assert after.status is Status.PASSED, after.failure
+
+
+@pytest.mark.parametrize("case", [SMALL, LARGE], ids=["smallest", "largest"])
+def test_a_kernel_is_as_fast_as_itself(executor: CudaExecutor, case: Case) -> None:
+    first, second = run(executor, GOOD, GOOD, cases=(case,))
+    estimate, low, high = bootstrap_ratio(first.measurements[0].samples_ns, second.measurements[0].samples_ns)
+    assert abs(estimate - 1) <= 0.01, (low, estimate, high)
+    assert low <= 1.01
+    assert high >= 0.99
+
+
+def test_differences_are_seen(executor: CudaExecutor) -> None:
+    good, slower, twice = run(executor, GOOD, SLOWER, TWICE, cases=(LARGE,))
+    samples = [e.measurements[0].samples_ns for e in (good, slower, twice)]
+    assert bootstrap_ratio(samples[1], samples[0])[1] > 1.02
+    assert bootstrap_ratio(samples[2], samples[0])[0] == pytest.approx(2.0, rel=0.15)
+
+
+def test_cold_is_slower_than_hot_where_the_cache_helps(executor: CudaExecutor) -> None:
+    case = Case((("n", 1 << 20),), Split.PAPER)
+    (result,) = run(executor, GOOD, cases=(case,))
+    one = result.measurements[0]
+    assert one.hot_ns is not None
+    assert one.hot_ns < median([s for r in one.samples_ns for s in r])
+
+
+def test_ceilings_are_plausible(executor: CudaExecutor) -> None:
+    found = executor.ceilings()
+    assert 1e11 < found.copy_bytes_per_s < found.l2_copy_bytes_per_s * 4
+    assert 0.5 < found.read_bytes_per_s / found.copy_bytes_per_s < 2
+    assert found.bf16_flops > found.tf32_flops > found.fp32_flops > 1e12
+    assert 500 < found.graph_node_ns < 1e4
+    assert 500 < found.launch_ns < 2e4
+
+
+def test_a_profile_says_memory_for_a_copy(executor: CudaExecutor) -> None:
+    (result,) = run(executor, GOOD, cases=(LARGE,), profile=True)
+    (profile,) = result.profiles
+    assert profile.bottleneck == "memory", (profile.tool, profile.metrics)
+    if executor.toolchain.ncu:
+        assert profile.source == "ncu", profile.tool
+        assert profile.metrics["dram__bytes_read.sum"] == pytest.approx(4 * 2**26, rel=0.2)
+
+
+def test_counters_or_none_a_profile_is_there(executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "toolchain", dataclasses.replace(executor.toolchain, ncu=None))
+    (result,) = run(executor, GOOD, cases=(LARGE,), profile=True)
+    (profile,) = result.profiles
+    assert (profile.source, profile.bottleneck) == ("static", "memory")
+
+
+def test_a_device_that_is_not_there() -> None:
+    with pytest.raises(DeviceError, match="There are: 0:"):
+        create(device="99")

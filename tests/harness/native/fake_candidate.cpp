@@ -1,0 +1,61 @@
+// Candidates for the fake runtime: y = a x, done by the stream's thread. What else it does, the scalar `mode` says.
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+
+extern "C" void fake_set_sticky(int code);
+extern "C" void fake_set_last_error(int code);
+
+enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace };
+
+struct Work {
+    const float* x;
+    float* y;
+    float a;
+    int64_t n;
+    unsigned char* workspace;
+    size_t workspace_bytes;
+    int mode;
+    int spin_us;
+};
+
+static void work(void* data) {
+    Work* w = static_cast<Work*>(data);
+    if (w->spin_us) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(w->spin_us);
+        while (std::chrono::steady_clock::now() < end) {
+        }
+    }
+    if (w->mode == kHangs) std::this_thread::sleep_for(std::chrono::hours(1));
+    for (int64_t i = 0; i < w->n; ++i) w->y[i] = w->a * w->x[i];
+    if (w->mode == kOverruns) w->workspace[w->workspace_bytes] = 1;
+}
+
+extern "C" int msbench_launch(void* const* arrays, const double* scalars, const int64_t* dims, void* workspace,
+                              size_t workspace_bytes, void* stream) {
+    const int mode = int(scalars[1]);
+    if (mode == kReturns) return 9;
+    if (mode == kUnreported) {
+        fake_set_last_error(9);
+        return 0;
+    }
+    if (mode == kCrashes) std::raise(SIGSEGV);
+    if (mode == kSticky) fake_set_sticky(700);
+    // One record a call that is never freed: commands of a captured graph run again.
+    Work* w = new Work{static_cast<const float*>(arrays[0]), static_cast<float*>(arrays[1]), float(scalars[0]), dims[0],
+                       static_cast<unsigned char*>(workspace), workspace_bytes, mode, int(scalars[2])};
+    if (mode == kEscapes)
+        work(w);
+    else
+        cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), work, w);
+    if (mode == kSynchronizes) cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
+    return 0;
+}
+
+extern "C" size_t msbench_workspace(const double* scalars, const int64_t* dims) {
+    return int(scalars[1]) == kHugeWorkspace ? size_t(1) << 45 : int(scalars[1]) == kOverruns ? size_t(dims[0]) : 0;
+}

@@ -1,0 +1,248 @@
+// A CUDA runtime without a GPU, preloaded into the worker so that native/runner.cu runs as it was compiled: streams are threads that
+// take commands in order, device memory is host memory, IPC handles name files. Device code is not run, except for the runner's own
+// two kernels that matter here, which are done by name. A stream takes 1024 commands; then enqueuing waits, as on a GPU.
+#include <cuda_runtime_api.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Command = std::function<void()>;
+
+struct Stream {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<Command> queue;
+    bool running = false;
+    std::vector<Command>* captured = nullptr;
+    std::thread thread{[this] { work(); }};
+
+    void work() {
+        for (;;) {
+            std::unique_lock lock(mutex);
+            changed.wait(lock, [this] { return !queue.empty(); });
+            Command command = std::move(queue.front());
+            queue.pop_front();
+            running = true;
+            lock.unlock();
+            command();
+            lock.lock();
+            running = false;
+            changed.notify_all();
+        }
+    }
+    void put(Command command) {
+        if (captured) return captured->push_back(std::move(command));
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [this] { return queue.size() < 1024; });
+        queue.push_back(std::move(command));
+        changed.notify_all();
+    }
+    void drain() {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [this] { return queue.empty() && !running; });
+    }
+};
+
+struct Graph {
+    std::vector<Command> commands;
+};
+
+std::vector<Stream*> streams;
+std::map<const void*, std::string> kernels;
+std::atomic<int> sticky{0};
+thread_local int last_error = 0;
+
+int fail(int code) {
+    if (code) last_error = code;
+    return code;
+}
+Stream* of(cudaStream_t stream) { return reinterpret_cast<Stream*>(stream); }
+double now_ms() { return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count(); }
+
+cudaError_t finish() {
+    for (Stream* stream : streams) stream->drain();
+    return static_cast<cudaError_t>(fail(sticky));
+}
+
+}  // namespace
+
+extern "C" {
+
+void** __cudaRegisterFatBinary(void*) { return reinterpret_cast<void**>(1); }
+void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaUnregisterFatBinary(void**) {}
+void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*, int*) {
+    kernels[host] = name;
+}
+unsigned __cudaPushCallConfiguration(dim3, dim3, size_t, void* stream);
+thread_local void* configured = nullptr;
+unsigned __cudaPushCallConfiguration(dim3, dim3, size_t, void* stream) {
+    configured = stream;
+    return 0;
+}
+cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, size_t*, void* stream) {
+    *static_cast<void**>(stream) = configured;
+    return cudaSuccess;
+}
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* entry) {
+    *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(entry));
+    return cudaSuccess;
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void** arguments, size_t, cudaStream_t stream) {
+    const std::string& name = kernels[kernel];
+    if (name.find("hold_stream") != std::string::npos) {
+        auto* flags = *static_cast<volatile unsigned**>(arguments[0]);
+        const unsigned ticket = *static_cast<unsigned*>(arguments[1]);
+        const auto limit = std::chrono::nanoseconds(*static_cast<unsigned long long*>(arguments[2]));
+        of(stream)->put([=] {
+            const auto start = Clock::now();
+            while (flags[0] < ticket) {
+                if (Clock::now() - start > limit) {
+                    flags[1] = ticket;
+                    return;
+                }
+                std::this_thread::sleep_for(std::chrono::microseconds(20));
+            }
+        });
+    } else if (name.find("count_written") != std::string::npos) {
+        auto* data = *static_cast<const unsigned char**>(arguments[0]);
+        const size_t bytes = *static_cast<size_t*>(arguments[1]);
+        auto* count = *static_cast<unsigned long long**>(arguments[2]);
+        of(stream)->put([=] {
+            for (size_t i = 0; i < bytes; ++i) *count += data[i] != 0xFF;
+        });
+    } else {
+        of(stream)->put([] {});
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+    std::memset(static_cast<void*>(properties), 0, sizeof(*properties));
+    properties->multiProcessorCount = 4;
+    properties->l2CacheSize = 4096;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+    streams.push_back(new Stream);
+    *stream = reinterpret_cast<cudaStream_t>(streams.back());
+    return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    of(stream)->drain();
+    return static_cast<cudaError_t>(fail(sticky));
+}
+cudaError_t cudaDeviceSynchronize() { return finish(); }
+cudaError_t cudaGetLastError() {
+    const int code = sticky ? sticky.load() : last_error;
+    last_error = 0;
+    return static_cast<cudaError_t>(code);
+}
+cudaError_t cudaPeekAtLastError() { return static_cast<cudaError_t>(last_error); }
+const char* cudaGetErrorName(cudaError_t code) { return code == 700 ? "cudaErrorIllegalAddress" : "cudaErrorFake"; }
+const char* cudaGetErrorString(cudaError_t code) { return code == 700 ? "an illegal memory access was encountered" : "fake"; }
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+    *event = reinterpret_cast<cudaEvent_t>(new double(0));
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    of(stream)->put([=] { *reinterpret_cast<double*>(event) = now_ms(); });
+    return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+    *ms = float(*reinterpret_cast<double*>(end) - *reinterpret_cast<double*>(begin));
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+    if (bytes > (size_t(1) << 40)) return static_cast<cudaError_t>(fail(cudaErrorMemoryAllocation));
+    *pointer = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    return cudaSuccess;
+}
+cudaError_t cudaFree(void* pointer) {
+    finish();
+    std::free(pointer);
+    return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) { return cudaMalloc(pointer, bytes); }
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+    finish();
+    std::memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+    of(stream)->put([=] { std::memcpy(to, from, bytes); });
+    return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+    of(stream)->put([=] { std::memset(to, value, bytes); });
+    return cudaSuccess;
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+    of(stream)->put([=] { function(data); });
+    return cudaSuccess;
+}
+void fake_set_sticky(int code) { sticky = code; }
+void fake_set_last_error(int code) { last_error = code; }
+
+// A handle is the path of a file and the size of the mapping behind it.
+cudaError_t cudaIpcOpenMemHandle(void** pointer, cudaIpcMemHandle_t handle, unsigned) {
+    const int fd = open(handle.reserved, O_RDWR);
+    if (fd < 0) return cudaErrorInvalidResourceHandle;
+    const off_t bytes = lseek(fd, 0, SEEK_END);
+    *pointer = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return *pointer == MAP_FAILED ? cudaErrorInvalidValue : cudaSuccess;
+}
+cudaError_t cudaIpcCloseMemHandle(void*) { return cudaSuccess; }
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+    of(stream)->drain();
+    of(stream)->captured = new std::vector<Command>;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+    *graph = reinterpret_cast<cudaGraph_t>(new Graph{*of(stream)->captured});
+    of(stream)->captured = nullptr;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count) {
+    *count = reinterpret_cast<Graph*>(graph)->commands.size();
+    return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, unsigned long long) {
+    *instance = reinterpret_cast<cudaGraphExec_t>(new Graph(*reinterpret_cast<Graph*>(graph)));
+    return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream) {
+    of(stream)->put([=] {
+        for (auto& command : reinterpret_cast<Graph*>(instance)->commands) command();
+    });
+    return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
+cudaError_t cudaProfilerStart() { return cudaSuccess; }
+cudaError_t cudaProfilerStop() { return cudaSuccess; }
+
+}  // extern "C"

@@ -1,0 +1,279 @@
+"""How versions are timed against each other: with subjects that make up their times, and once with the real runner."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from statistics import median
+
+import numpy as np
+import pytest
+
+from msbench.errors import LaunchFailed, WorkerCrashed, WorkerTimeout
+from msbench.harness import timing
+from msbench.harness.arena import Layout
+from msbench.harness.gpu_runner import Batch, Job
+from msbench.harness.telemetry import Telemetry
+from msbench.harness.verify import verify_timed
+from msbench.model import Failure, Fault, Measurement, Precision
+from msbench.statistics import bootstrap_ratio
+from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
+
+JOB = Job(sets=({"handle": "", "offsets": []},) * 2, output_bytes=(4,), scalars=(), dims=(), poison=True)
+
+
+class Clock:
+    """Moves by what is timed."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Made:
+    """A subject that takes ``time_ns`` with some noise; ``fails`` maps a command to what it raises."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        time_ns: float,
+        noise: float = 0.01,
+        nodes: int = 1,
+        fails: dict[str, Exception] | None = None,
+        log: list[Made] | None = None,
+    ) -> None:
+        self.clock, self.time_ns, self.noise, self.nodes = clock, time_ns, noise, nodes
+        self.fails = fails or {}
+        self.log = log if log is not None else []
+        self.rng = random.Random(time_ns)
+        self.alive = True
+        self.batches: list[tuple[int, int, bool]] = []
+        self.graph = 0
+
+    def _run(self, command: str) -> None:
+        if command in self.fails:
+            raise self.fails[command]
+
+    def prepare(self, job: Job) -> None:
+        self._run("prepare")
+
+    def keeps_stream(self, wait_s: float) -> None:
+        self._run("keeps_stream")
+
+    def cold(self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0) -> Batch:
+        self._run("cold")
+        self.batches.append((first_set, repetitions, held))
+        self.log.append(self)
+        samples = tuple(self.time_ns * self.rng.lognormvariate(0, self.noise) for _ in range(repetitions))
+        self.clock.now += sum(samples) / 1e9
+        return Batch(samples, (1500.0,) * repetitions)
+
+    def floor(self, repetitions: int) -> Batch:
+        self._run("floor")
+        return Batch((2000.0,) * repetitions, (1000.0,) * repetitions)
+
+    def capture(self, copies: int) -> int:
+        self._run("capture")
+        self.graph = copies
+        return copies * self.nodes
+
+    def replay(self, replays: int, samples: int, *, limit_s: float = 30.0) -> tuple[float, ...]:
+        return (self.time_ns / 2 * replays * self.graph,) * samples
+
+    def busy(self, seconds: float) -> None:
+        self._run("busy")
+
+
+def measure(
+    subjects: Sequence[Made],
+    clock: Clock,
+    budget_s: float = 1.0,
+    verify: Callable[..., Sequence[Failure | None]] = lambda versions: [None] * len(versions),
+) -> list[Measurement]:
+    return timing.measure_group(
+        subjects,
+        JOB,
+        scale(),
+        group="g",
+        seed=3,
+        budget_s=budget_s,
+        half_width=0.01,
+        verify=verify,
+        telemetry=Telemetry(lambda: (1980.0, 40.0, 300.0, 0)),
+        clock=clock,
+    )
+
+
+def test_the_ratio_is_found_and_every_sample_kept() -> None:
+    clock = Clock()
+    fast, slow = Made(clock, 10_000.0), Made(clock, 25_000.0)
+    first, second = measure([slow, fast], clock)
+    estimate, low, high = bootstrap_ratio(first.samples_ns, second.samples_ns)
+    assert low <= 2.5 * 1.01
+    assert high >= 2.5 * 0.99
+    assert estimate == pytest.approx(2.5, rel=0.01)
+    assert not first.noisy
+    assert not second.noisy
+    assert len(first.samples_ns) == len(second.samples_ns) >= 10
+    assert first.hot_ns == pytest.approx(12_500.0)
+    assert first.host_ns == 1500.0
+    assert first.floor_ns == second.floor_ns == 2000.0
+    assert first.group == second.group == "g"
+    assert (first.sm_clock_mhz, first.throttle) == (1980.0, "")
+
+
+def test_turns_are_shuffled() -> None:
+    clock, log = Clock(), list[Made]()
+    subjects = [Made(clock, 10_000.0, noise=0.2, log=log) for _ in range(3)]
+    measure(subjects, clock)
+    turns = [subjects.index(m) for m in log]
+    rounds = [tuple(turns[i : i + 3]) for i in range(len(turns) - 30, len(turns), 3)]
+    assert len(set(rounds)) > 1
+
+
+def test_noise_that_the_budget_cannot_beat_is_labelled() -> None:
+    clock = Clock()
+    noisy, steady = measure([Made(clock, 4e6, noise=0.5), Made(clock, 3e6, noise=0.5)], clock, budget_s=0.2)
+    assert noisy.noisy
+    assert steady.noisy
+    assert clock.now < 1.0
+
+
+def test_one_alone_is_judged_by_its_own_time() -> None:
+    clock = Clock()
+    assert not measure([Made(clock, 10_000.0)], clock)[0].noisy
+    assert measure([Made(clock, 4e6, noise=0.6)], clock, budget_s=0.2)[0].noisy
+
+
+def test_a_very_slow_version_runs_few_times_and_the_fast_ones_go_on() -> None:
+    clock = Clock()
+    slow, fast, other = Made(clock, 5e8), Made(clock, 1e6, noise=0.3), Made(clock, 1.1e6, noise=0.3)
+    measured = measure([slow, fast, other], clock, budget_s=1.0)
+    assert len(measured[0].samples_ns) == 3
+    assert all(len(round_) == 1 for round_ in measured[0].samples_ns)
+    assert measured[0].hot_ns is None
+    assert "longer than 0.1 s" in measured[0].hot_note
+    assert sum(n for _, n, _ in slow.batches) <= 6
+    assert measured[1].hot_ns is not None
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 17, 300, 5000])
+def test_batches_fit_into_the_queue_of_a_held_stream(nodes: int) -> None:
+    clock = Clock()
+    subject = Made(clock, 3000.0, nodes=nodes)
+    measure([subject], clock, budget_s=0.05)
+    for _, repetitions, held in subject.batches:
+        assert not held or repetitions * (nodes + 4) < 1000
+    assert any(held for _, _, held in subject.batches) == (nodes < 600)
+
+
+@pytest.mark.parametrize(("host_ns", "most"), [(1e3, 120), (1e6, 100), (5e6, 20), (1e9, 1)])
+def test_a_batch_is_enqueued_well_before_the_hold_ends(host_ns: float, most: int) -> None:
+    assert timing.repetitions_for(1.0, host_ns, nodes=1, outputs=1) <= most
+
+
+def test_input_sets_rotate() -> None:
+    clock = Clock()
+    subject = Made(clock, 10_000.0)
+    measure([subject], clock)
+    held = [(first, n) for first, n, held in subject.batches if held]
+    assert all(b[0] == a[0] + a[1] for a, b in itertools.pairwise(held))
+
+
+@pytest.mark.parametrize("command", ["prepare", "keeps_stream", "cold", "busy", "floor"])
+def test_a_failure_is_that_versions_alone(command: str) -> None:
+    clock = Clock()
+    bad = Made(clock, 5_000.0, fails={command: WorkerCrashed("The worker died of SIGSEGV.", "crash")})
+    failed, fine = measure([bad, Made(clock, 10_000.0)], clock)
+    assert failed.failure is not None
+    assert failed.failure.fault is Fault.CRASH
+    assert failed.failure.message == "Case n=1000: The worker died of SIGSEGV."
+    assert fine.failure is None
+    assert fine.floor_ns == 2000.0
+    assert len(fine.samples_ns) >= 10
+
+
+def test_a_hang_while_timing_is_a_timeout() -> None:
+    clock = Clock()
+    error = WorkerTimeout("The worker did not finish 'cold' within 30 s and was killed.")
+    failure = measure([Made(clock, 5_000.0, fails={"cold": error})], clock)[0].failure
+    assert failure is not None
+    assert failure.fault is Fault.TIMEOUT
+
+
+def test_a_call_that_cannot_be_captured_has_no_hot_time_and_a_reason() -> None:
+    clock = Clock()
+    error = LaunchFailed("the launcher returned cudaErrorStreamCaptureUnsupported", "launch")
+    measured = measure([Made(clock, 10_000.0, fails={"capture": error})], clock)[0]
+    assert measured.failure is None
+    assert measured.hot_ns is None
+    assert "cudaErrorStreamCaptureUnsupported" in measured.hot_note
+    assert len(measured.samples_ns) >= 10
+
+
+def test_wrong_results_of_the_timed_run_fail() -> None:
+    clock = Clock()
+    wrong = Failure(Fault.MISMATCH, "while it was timed, y[0] is 1.")
+    measured = measure([Made(clock, 1e4), Made(clock, 2e4)], clock, verify=lambda versions: [None, wrong])
+    assert measured[0].failure is None
+    assert measured[1].failure == Failure(Fault.MISMATCH, "Case n=1000: while it was timed, y[0] is 1.")
+
+
+# ------------------------------------------------------------------ with the real runner, on the fake runtime
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
+    return FakeGpu(tmp_path_factory.mktemp("gpu"))
+
+
+def test_the_whole_measurement(gpu: FakeGpu) -> None:
+    case = scale(spin_us=200.0)
+    layout = Layout.of(OPERATOR, Precision.FP32, case)
+    arenas = [gpu.arena(layout) for _ in range(2)]
+    from msbench.harness.inputs import generate
+
+    for number, arena in enumerate(arenas):
+        arena.write_inputs(generate(OPERATOR, Precision.FP32, case, number, np))
+    with gpu.runner_of(label="a") as a, gpu.runner_of(label="b") as b:
+        measured = timing.measure_group(
+            [a, b],
+            Job.of(OPERATOR, case, arenas, poison=True),
+            case,
+            group="g",
+            seed=0,
+            budget_s=1.0,
+            half_width=0.05,
+            verify=partial(verify_timed, OPERATOR, Precision.FP32, case, arenas, 0, np),
+            telemetry=Telemetry(lambda: (None, None, None, None)),
+        )
+    for one in measured:
+        assert one.failure is None
+        assert 180_000 < median(s for samples in one.samples_ns for s in samples) < 1_000_000
+        assert one.hot_ns is not None
+        assert one.hot_ns > 180_000
+        assert one.throttle is None
+
+
+def test_work_outside_the_stream_is_not_measured(gpu: FakeGpu) -> None:
+    case = scale(mode=float(MODES.index("escapes")))
+    arena, _ = filled(gpu, case)
+    with gpu.runner_of() as runner:
+        measured = timing.measure_group(
+            [runner],
+            Job.of(OPERATOR, case, [arena]),
+            case,
+            group="g",
+            seed=0,
+            budget_s=0.2,
+            half_width=0.05,
+            verify=lambda versions: [None] * len(versions),
+            telemetry=Telemetry(lambda: (None, None, None, None)),
+        )[0]
+    assert measured.samples_ns == ()
+    assert measured.failure is not None
+    assert measured.failure.fault is Fault.FORBIDDEN

@@ -1,0 +1,174 @@
+"""The measured process: native/runner.cu and worker.py as they are, on a CUDA runtime that needs no GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerTimeout
+from msbench.harness import gpu_runner
+from msbench.harness.check import POISONS
+from msbench.harness.gpu_runner import GpuRunner, Job
+from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
+    return FakeGpu(tmp_path_factory.mktemp("gpu"))
+
+
+@pytest.fixture
+def runner(gpu: FakeGpu) -> Iterator[GpuRunner]:
+    with gpu.runner_of() as runner:
+        yield runner
+
+
+def mode(name: str, **scalars: float):
+    return scale(mode=float(MODES.index(name)), **scalars)
+
+
+def test_a_launch_computes_in_shared_memory(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, expected = filled(gpu, scale())
+    arena.poison(POISONS[0])
+    runner.launch(arena, scale())
+    np.testing.assert_array_equal(arena.view("y"), expected)
+    assert not arena.damaged_redzones()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "says"),
+    [
+        ("returns", "launch", "the launcher returned cudaErrorFake"),
+        ("unreported", "launch", "which the launcher did not report"),
+        ("overruns", "out_of_bounds", "beyond the end of its workspace"),
+        ("huge_workspace", "out_of_memory", "cudaErrorFake"),
+    ],
+)
+def test_a_failed_launch_says_why_and_the_next_one_works(
+    gpu: FakeGpu, runner: GpuRunner, name: str, kind: str, says: str
+) -> None:
+    arena, _ = filled(gpu, mode(name))
+    with pytest.raises(LaunchFailed, match=says) as failed:
+        runner.launch(arena, mode(name))
+    assert failed.value.kind == kind
+    runner.launch(arena, scale())
+
+
+def test_an_illegal_address_ends_the_process(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, mode("sticky"))
+    before = gpu.health_checks
+    with pytest.raises(LaunchFailed, match="cudaErrorIllegalAddress, an illegal memory access") as failed:
+        runner.launch(arena, mode("sticky"))
+    assert failed.value.kind == "crash"
+    assert gpu.health_checks == before + 1
+    assert not runner.alive
+    with pytest.raises(WorkerCrashed):
+        runner.launch(arena, scale())
+
+
+def test_a_crash_is_named_and_survived(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, mode("crashes"))
+    with pytest.raises(WorkerCrashed, match="SIGSEGV"):
+        runner.launch(arena, mode("crashes"))
+    with gpu.runner_of() as another:
+        another.launch(arena, scale())
+
+
+def test_a_hanging_kernel_is_killed(gpu: FakeGpu, runner: GpuRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_runner, "LAUNCH_LIMIT_S", 1.0)
+    arena, _ = filled(gpu, mode("hangs"))
+    with pytest.raises(WorkerTimeout, match="within 1 s"):
+        runner.launch(arena, mode("hangs"))
+    assert not runner.alive
+
+
+def test_memory_that_cannot_be_shared_is_no_fault_of_the_kernel(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, scale())
+    arena.handle = b"/nowhere".ljust(64, b"\0").hex()
+    with pytest.raises(DeviceError, match="can't be shared between processes"):
+        runner.launch(arena, scale())
+
+
+def test_cold_batches_time_every_repetition_and_write_every_set(gpu: FakeGpu, runner: GpuRunner) -> None:
+    case = scale(spin_us=300.0)
+    sets = [filled(gpu, case, seed) for seed in range(2)]
+    runner.prepare(Job.of(OPERATOR, case, [arena for arena, _ in sets], poison=True))
+    for arena, _ in sets:
+        arena.poison(POISONS[0])
+    batch = runner.cold(1, 5)
+    assert len(batch.samples_ns) == len(batch.host_ns) == 5
+    assert min(batch.samples_ns) > 250_000
+    assert max(batch.host_ns) < 10 * 300_000  # the launcher itself returns at once
+    for arena, expected in sets:
+        np.testing.assert_array_equal(arena.view("y"), expected)
+        assert not arena.damaged_redzones()
+
+
+def test_timing_overwrites_outputs_first_only_where_asked(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, expected = filled(gpu, scale())
+    runner.launch(arena, scale())
+    runner.prepare(Job.of(OPERATOR, scale(), [arena], poison=True))
+    arena.view("x")[...] = 0
+    runner.cold(0, 1)
+    assert not arena.view("y").any()
+    np.testing.assert_array_equal(expected != 0, True)
+
+
+def test_a_launcher_that_waits_for_the_held_stream_is_found_out(gpu: FakeGpu, runner: GpuRunner) -> None:
+    case = mode("synchronizes")
+    arena, _ = filled(gpu, case)
+    runner.prepare(Job.of(OPERATOR, case, [arena]))
+    for call in (lambda: runner.keeps_stream(0.01), lambda: runner.cold(0, 8)):
+        with pytest.raises(LaunchFailed, match="it synchronises") as failed:
+            call()
+        assert failed.value.kind == "forbidden"
+    assert len(runner.cold(0, 2, held=False).samples_ns) == 2
+
+
+def test_work_outside_the_stream_is_found_out(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, mode("escapes"))
+    runner.prepare(Job.of(OPERATOR, mode("escapes"), [arena]))
+    with pytest.raises(LaunchFailed, match="another stream") as failed:
+        runner.keeps_stream(0.01)
+    assert failed.value.kind == "forbidden"
+    runner.prepare(Job.of(OPERATOR, scale(), [arena]))
+    runner.keeps_stream(0.01)
+
+
+def test_graphs_replay_the_call(gpu: FakeGpu, runner: GpuRunner) -> None:
+    case = scale(spin_us=200.0)
+    arena, expected = filled(gpu, case)
+    runner.prepare(Job.of(OPERATOR, case, [arena]))
+    assert runner.capture(1) == 1
+    assert runner.capture(3) == 3
+    arena.poison(POISONS[0])
+    samples = runner.replay(2, 4)
+    assert len(samples) == 4
+    assert min(samples) > 2 * 3 * 200_000 * 0.9
+    np.testing.assert_array_equal(arena.view("y"), expected)
+
+
+def test_empty_kernels_and_a_busy_device(runner: GpuRunner) -> None:
+    assert len(runner.floor(20).samples_ns) == 20
+    assert runner.capture(10, nothing=True) == 10
+    runner.busy(0.001)
+
+
+def test_memory_is_mapped_once_and_let_go(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, scale())
+    runner.launch(arena, scale())
+    Path(bytes.fromhex(arena.handle).rstrip(b"\0").decode()).rename(gpu.folder / "moved")
+    runner.launch(arena, scale())
+    runner.forget(arena.handle)
+    with pytest.raises(DeviceError):
+        runner.launch(arena, scale())
+
+
+def test_the_worker_sees_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    environment = gpu_runner.worker_environment("GPU-1")
+    assert "secret" not in environment.values()
+    assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
