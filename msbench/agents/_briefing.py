@@ -1,0 +1,54 @@
+"""What an agent is told: plain data that the engine gathers and the prompt templates print."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from msbench.agents import Attempt
+from msbench.model import Ceilings, Device, Failure, Operator, Precision
+
+
+@dataclass(frozen=True)
+class CaseBrief:
+    """One case and its roofline bound (None where the device's ceilings are not known)."""
+
+    name: str
+    nbytes: int
+    flops: int
+    bound_ns: float | None = None
+    bound_by: str = ""
+
+
+@dataclass(frozen=True)
+class VersionBrief:
+    """One version: its cold times by case, and its speed-up over naive by case and over all cases."""
+
+    id: str
+    title: str
+    source: str
+    times_ns: dict[str, float] = field(default_factory=dict)
+    speedups: dict[str, float] = field(default_factory=dict)
+    speedup: float | None = None
+    failure: Failure | None = None
+    resources: tuple[str, ...] = ()
+    bottleneck: str = ""
+    evidence: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Briefing:
+    """The task, the machine, the version to start from, what it is compared with, and what was tried before."""
+
+    operator: Operator
+    precision: Precision
+    prototype: str
+    workspace_prototype: str
+    helpers: str
+    cases: tuple[CaseBrief, ...]
+    device: Device
+    ceilings: Ceilings | None
+    parent: VersionBrief
+    references: tuple[VersionBrief, ...]
+    attempts: tuple[Attempt, ...]
+    measures: bool

@@ -1,0 +1,78 @@
+"""What a step came to: its outcome, whether its hypothesis held, and the lesson, in one sentence each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from msbench.model import Evaluation, Outcome, Status
+
+RESOLUTION = 0.01
+"""Measurements stop at a 95 % interval of 1 %: a smaller gain is none."""
+
+USABLE = (Status.PASSED, Status.PROFILE_FAILED)
+"""A version whose profile failed is right and has times all the same."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is stored of a step's result."""
+
+    outcome: Outcome
+    speedup: float | None
+    held: bool | None
+    lesson: str
+
+
+def judge(
+    evaluation: Evaluation,
+    speedup: float | None,
+    over_best: float | None,
+    over_parent: float | None,
+    predicted: float | None,
+) -> Verdict:
+    """The verdict on an evaluated draft.
+
+    Args:
+        evaluation: of the draft.
+        speedup: the draft's, over naive; None if it was not measured on every case.
+        over_best: the draft's, over the best version before it.
+        over_parent: the draft's, over the version that it was predicted to beat; the best version, more often than not.
+        predicted: the predicted speed-up over that one.
+    """
+    if evaluation.status not in USABLE:
+        return Verdict(Outcome.FAILED, None, None, failure_text(evaluation))
+    if speedup is None:
+        return Verdict(Outcome.CHECKED, None, None, "Passed every check; not measured on every case here.")
+    held = hypothesis_held(predicted, over_parent)
+    parts = [f"{speedup:.2f}x over naive"]
+    if over_parent is not None and over_parent != speedup:
+        parts.append(f"{over_parent:.2f}x over its parent")
+    if over_best is not None and over_best not in (speedup, over_parent):
+        parts.append(f"{over_best:.2f}x over the best before it")
+    if held is not None:
+        parts.append(f"{predicted:.2f}x was predicted, so the hypothesis {'held' if held else 'did not hold'}")
+    return Verdict(_outcome(over_best), speedup, held, "; ".join(parts) + ".")
+
+
+def _outcome(over_best: float | None) -> Outcome:
+    if over_best is None or over_best > 1 + RESOLUTION:
+        return Outcome.IMPROVED
+    return Outcome.SLOWER if over_best < 1 - RESOLUTION else Outcome.EQUAL
+
+
+def hypothesis_held(predicted: float | None, gain: float | None) -> bool | None:
+    """Whether at least half of the predicted gain came, on a logarithmic scale.
+
+    A prediction of no gain, or of a loss, holds if it is reached within the measurement's resolution. None without a
+    prediction or a measurement.
+    """
+    if predicted is None or gain is None:
+        return None
+    return gain >= (math.sqrt(predicted) if predicted > 1 else predicted * (1 - RESOLUTION))
+
+
+def failure_text(evaluation: Evaluation) -> str:
+    """The failure in one sentence."""
+    failure = evaluation.failure
+    return f"{failure.fault.replace('_', ' ')}: {failure.message}" if failure else evaluation.status.replace("_", " ")

@@ -1,0 +1,215 @@
+"""A made-up world for the engine: one operator in a folder, an ``evaluate`` without compilers, a scripted provider.
+
+A kernel says itself how it does: ``#define SPEED 2.0`` is twice as fast as naive, ``#define BROKEN build`` does not compile.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from msbench.executors.recorded import RecordedExecutor
+from msbench.harness.evaluate import Executor, Plan, Progress
+from msbench.model import (
+    Candidate,
+    Ceilings,
+    Device,
+    Evaluation,
+    Limits,
+    Message,
+    Operator,
+    Origin,
+    Precision,
+    Reply,
+    Status,
+    Task,
+    digest,
+)
+from msbench.optimize.journal import now
+from msbench.providers import Provider
+from msbench.store.tables import CallRow
+from tests import factories
+
+NAIVE_EFFICIENCY = 0.1
+
+
+def kernel(speed: float = 1.0, broken: str = "", note: str = "") -> str:
+    """A source that is ``speed`` times as fast as naive, or fails at stage ``broken``."""
+    marks = f"#define SPEED {speed}\n" + (f"#define BROKEN {broken}\n" if broken else "")
+    return marks + factories.candidate(factories.operator(), note or "kernel").source
+
+
+def task(folder: Path, library_speed: float = 4.0) -> Task:
+    """The task of an operator that lies in ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "naive.cu").write_text(kernel(1.0, note="naive"))
+    (folder / "vendor.cu").write_text(kernel(library_speed, note="vendor"))
+    return Task(replace(factories.operator(), folder=str(folder)), Precision.FP32)
+
+
+def plan(of: Task) -> Plan:
+    """All cases, checked, measured and profiled."""
+    return Plan(of.operator.cases, profile=True)
+
+
+@dataclass
+class FakeExecutor:
+    """Has an identity; ``evaluate`` below does the work."""
+
+    name: str = "cuda"
+    measures: bool = True
+    check_limit: float | None = None
+    xp: Any = None
+
+    def device(self) -> Device:
+        return factories.GPU if self.measures else factories.CPU
+
+    def ceilings(self) -> Ceilings | None:
+        return factories.CEILINGS if self.measures else None
+
+
+@dataclass
+class World:
+    """Evaluates; ``evaluated`` lists each group by label, ``tick`` is called at every instant that a kill may hit."""
+
+    evaluated: list[list[str]] = field(default_factory=list)
+    tick: Callable[[str], None] = lambda what: None
+
+    def evaluate(
+        self,
+        executor: Executor,
+        operator: Operator,
+        precision: Precision,
+        candidates: Sequence[Candidate],
+        plan: Plan,
+        *,
+        command: str,
+        progress: Progress | None = None,
+    ) -> list[Evaluation]:
+        """Stands in for ``harness.evaluate.evaluate``."""
+        self.tick("evaluating")
+        self.evaluated.append([c.label for c in candidates])
+        good = {c: NAIVE_EFFICIENCY * _speed(c) for c in candidates if not _broken(c)}
+        seed = int(digest(*(c.id for c in candidates))[:6], 16)
+        passed = factories.measured(operator, good, cases=plan.cases, seed=seed, at=seed)
+        found = {e.candidate: e for e in passed}
+        for broken in (c for c in candidates if _broken(c)):
+            found[broken] = factories.failed(operator, broken, Status(f"{_broken(broken)}_failed"))
+        if not executor.measures:
+            nothing: dict[str, Any] = {"measurements": (), "profiles": (), "device": executor.device()}
+            found = {c: replace(e, **nothing) for c, e in found.items()}
+        self.tick("evaluated")
+        same = {"executor": executor.name, "command": command, "started_at": now()}
+        return [replace(found[c], **same) for c in candidates]
+
+    def recall(
+        self,
+        executor: RecordedExecutor,
+        operator: Operator,
+        precision: Precision,
+        candidates: Sequence[Candidate],
+        plan: Plan,
+        *,
+        command: str,
+        progress: Progress | None = None,
+    ) -> list[Evaluation]:
+        """The same, on the recorded executor: a failure is found anew, times are those of earlier."""
+        stored = executor.recall(operator, candidates)
+        found = [stored.get(c.id) or factories.failed(operator, c, Status(f"{_broken(c)}_failed")) for c in candidates]
+        return [replace(e, executor=executor.name, command=command, started_at=now()) for e in found]
+
+
+def _speed(candidate: Candidate) -> float:
+    match = re.search(r"#define SPEED (\S+)", candidate.source)
+    assert match is not None
+    return float(match[1])
+
+
+def _broken(candidate: Candidate) -> str:
+    match = re.search(r"#define BROKEN (\w+)", candidate.source)
+    return match[1] if match and candidate.origin is not Origin.LIBRARY else ""
+
+
+class Scripted(Provider):
+    """Answers each agent by its list, and knows after a resume how far it was."""
+
+    name = "scripted"
+    model = "script"
+
+    def __init__(self, answers: dict[str, list[str]], tick: Callable[[str], None] = lambda what: None) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, list[Message], Limits]] = []
+        self._done: dict[str, int] = {}
+        self._tick = tick
+
+    def begin(self, run_id: str, task_id: str, answered: Sequence[CallRow]) -> None:
+        self._done = {}
+        for call in answered:
+            self._done[call.agent] = self._done.get(call.agent, 0) + 1
+
+    def complete(self, agent: str, messages: Sequence[Message], limits: Limits) -> Reply:
+        self._tick("asking")
+        self.asked.append((agent, list(messages), limits))
+        at = self._done.get(agent, 0)
+        self._done[agent] = at + 1
+        self._tick("answering")
+        return Reply(self.answers[agent][at], self.model, 1000, 500, 0.01)
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+        return (prompt_tokens + completion_tokens) * 1e-5
+
+
+def planned(predicted: float, plan: str = "Load more at once.") -> str:
+    """A planner's answer."""
+    return json.dumps({"plan": plan, "hypothesis": "It is memory-bound.", "predicted_speedup": predicted})
+
+
+def fenced(source: str) -> str:
+    """A coder's answer."""
+    return f"Done.\n\n```cuda\n{source}```\n"
+
+
+def coded(*sources: str) -> list[str]:
+    """A coder's answers."""
+    return [fenced(source) for source in sources]
+
+
+def story() -> dict[str, list[str]]:
+    """Six rounds in which everything happens: see ``OUTCOMES``."""
+    return {
+        "planner": [planned(p) for p in (2.0, 1.5, 1.1, 1.1, 1.1, 3.0)],
+        "coder": [
+            fenced(kernel(2.0)),
+            fenced(kernel(3.0, broken="build")),
+            fenced("// Much better now.\n" + kernel(3.0)),
+            "I would load more at once.",
+            "As I said, load more at once.",
+            fenced(kernel(2.0, note="again")),
+            fenced(kernel(1.5)),
+        ],
+        "debugger": [fenced(kernel(3.0))],
+    }
+
+
+OUTCOMES = (
+    ("baseline", "baseline", 1.0),
+    ("optimize", "improved", 2.0),
+    ("optimize", "failed", None),
+    ("debug", "improved", 3.0),
+    ("optimize", "unchanged", None),
+    ("optimize", "no_kernel", None),
+    ("explore", "duplicate", None),
+    ("explore", "slower", 1.5),
+)
+"""(action, outcome, speed-up) of the story's steps."""
+
+ROUNDS = 6
+
+
+def rounded(rows: Iterable[Any]) -> list[tuple[str, str, float | None]]:
+    """Steps as in ``OUTCOMES``."""
+    return [(r.action, r.outcome, None if r.speedup is None else round(r.speedup, 1)) for r in rows]

@@ -1,0 +1,223 @@
+"""The chat-completions protocol, against a server on loopback."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from msbench import providers
+from msbench.errors import ProviderUnavailable, ReplyError
+from msbench.model import Limits, Message
+from msbench.providers.openai import DEFAULT_MODEL
+
+ASKED = [Message("system", "You are an expert."), Message("user", "Write it.")]
+Answer = Callable[[dict[str, Any]], tuple[int, Any]]
+
+
+def completion(content: str | None, finish: str = "stop", **message: Any) -> dict[str, Any]:
+    return {
+        "id": "c", "object": "chat.completion", "created": 1, "model": "test-model-2026",
+        "choices": [{
+            "index": 0, "finish_reason": finish, "logprobs": None,
+            "message": {"role": "assistant", "content": content, **message},
+        }],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
+    }  # fmt: skip
+
+
+class Endpoint:
+    """Answers each request by the next function of ``answers``; the last one answers all further requests."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.requests: list[dict[str, Any]] = []
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                request = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or "{}")
+                endpoint.requests.append({**request, "key": self.headers["Authorization"], "path": self.path})
+                answer = endpoint.answers.pop(0) if len(endpoint.answers) > 1 else endpoint.answers[0]
+                status, body = answer(request)
+                raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+                try:
+                    self.send_response(status)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Length", str(len(raw)))
+                    self.send_header("retry-after-ms", "10")
+                    self.end_headers()
+                    self.wfile.write(raw)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+
+            do_GET = do_POST
+
+            def log_message(self, format: str, *args: Any) -> None:
+                return
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/v1"
+        self._thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self._thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    endpoint = Endpoint()
+    yield endpoint
+    endpoint.close()
+
+
+def provider(endpoint: Endpoint, **options: Any) -> providers.Provider:
+    return providers.pick("openai", **{"model": "test-model", "base_url": endpoint.url, "retries": 2, **options})
+
+
+def test_a_good_answer(endpoint: Endpoint) -> None:
+    endpoint.answers = [lambda _: (200, completion("Here it is."))]
+    reply = provider(endpoint, price=(2.0, 10.0)).complete("coder", ASKED, Limits(max_tokens=500))
+    assert (reply.text, reply.model) == ("Here it is.", "test-model-2026")
+    assert (reply.prompt_tokens, reply.completion_tokens) == (100, 20)
+    assert reply.cost_usd == pytest.approx((100 * 2 + 20 * 10) / 1e6)
+    request = endpoint.requests[0]
+    assert request["model"] == "test-model" and request["key"] == "Bearer sk-test"
+    assert request["messages"] == [{"role": m.role, "content": m.content} for m in ASKED]
+    assert request["max_completion_tokens"] == 500 and request["path"] == "/v1/chat/completions"
+
+
+def test_without_prices_the_cost_is_unknown(endpoint: Endpoint) -> None:
+    endpoint.answers = [lambda _: (200, completion("x"))]
+    assert provider(endpoint).complete("coder", ASKED, Limits()).cost_usd is None
+    assert "max_completion_tokens" not in endpoint.requests[0]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_overload_and_server_errors_are_retried(endpoint: Endpoint, status: int) -> None:
+    endpoint.answers = [lambda _: (status, {"error": {"message": "later"}}), lambda _: (200, completion("now"))]
+    assert provider(endpoint).complete("coder", ASKED, Limits()).text == "now"
+    assert len(endpoint.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (429, "quota"), (500, "HTTP 500: .*out of order"), (401, "OPENAI_API_KEY"), (404, "no model 'test-model'"),
+        (400, "HTTP 400: .*out of order"),
+    ],
+)  # fmt: skip
+def test_lasting_errors_say_what_to_do(endpoint: Endpoint, status: int, says: str) -> None:
+    endpoint.answers = [lambda _: (status, {"error": {"message": "out of order"}})]
+    with pytest.raises(ProviderUnavailable, match=says):
+        provider(endpoint).complete("coder", ASKED, Limits())
+    assert len(endpoint.requests) == (3 if status in (429, 500) else 1)
+
+
+def test_a_hang_is_a_timeout(endpoint: Endpoint) -> None:
+    def hang(request: dict[str, Any]) -> tuple[int, Any]:
+        time.sleep(1.0)
+        return 200, completion("too late")
+
+    endpoint.answers = [hang]
+    started = time.monotonic()
+    with pytest.raises(ProviderUnavailable, match="did not answer within"):
+        provider(endpoint, timeout_s=30, retries=0).complete("coder", ASKED, Limits(timeout_s=0.3))
+    assert time.monotonic() - started < 0.9
+
+
+def test_older_endpoints_get_the_limit_by_its_older_name(endpoint: Endpoint) -> None:
+    def old(request: dict[str, Any]) -> tuple[int, Any]:
+        if "max_completion_tokens" in request:
+            return 400, {"error": {"message": "Unrecognized request argument: max_completion_tokens"}}
+        return 200, completion("fine")
+
+    endpoint.answers = [old]
+    asked = provider(endpoint)
+    assert asked.complete("coder", ASKED, Limits(max_tokens=7)).text == "fine"
+    assert asked.complete("coder", ASKED, Limits(max_tokens=7)).text == "fine"
+    assert [r.get("max_tokens") for r in endpoint.requests] == [None, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (completion(None, "stop", refusal="I'd rather not."), "refused"),
+        (completion("", "content_filter"), "refused"),
+        (completion("", "length"), "truncated"),
+        (completion("  \n"), "empty"),
+        (completion(None), "empty"),
+        ({**completion("x"), "choices": []}, "empty"),
+    ],
+)
+def test_answers_that_hold_nothing(endpoint: Endpoint, body: dict[str, Any], kind: str) -> None:
+    endpoint.answers = [lambda _: (200, body)]
+    with pytest.raises(ReplyError) as caught:
+        provider(endpoint).complete("coder", ASKED, Limits())
+    assert caught.value.kind == kind
+
+
+def test_a_truncated_answer_is_handed_on(endpoint: Endpoint) -> None:
+    """Whether the code in it is whole is for the extraction to say."""
+    endpoint.answers = [lambda _: (200, completion("```cuda\nint x", "length"))]
+    assert provider(endpoint).complete("coder", ASKED, Limits()).text == "```cuda\nint x"
+
+
+@pytest.mark.parametrize("body", ["<html>Log in</html>", "null", "[]", '"text"', "{}", '{"choices": "?"}'])
+def test_what_is_no_completion_at_all(endpoint: Endpoint, body: str) -> None:
+    endpoint.answers = [lambda _: (200, body)]
+    with pytest.raises((ProviderUnavailable, ReplyError)):
+        provider(endpoint, retries=0).complete("coder", ASKED, Limits())
+
+
+def test_no_usage_is_unknown_not_zero(endpoint: Endpoint) -> None:
+    endpoint.answers = [lambda _: (200, {**completion("x"), "usage": None})]
+    reply = provider(endpoint, price=(1.0, 1.0)).complete("coder", ASKED, Limits())
+    assert (reply.prompt_tokens, reply.completion_tokens, reply.cost_usd) == (None, None, None)
+
+
+def test_nothing_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ProviderUnavailable, match="can't be reached"):
+        providers.pick("openai", model="m", retries=0).complete("coder", ASKED, Limits())
+
+
+def test_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert providers.automatic() == "replay"
+    with pytest.raises(ProviderUnavailable, match="OPENAI_API_KEY"):
+        providers.pick("openai", model="m")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    assert providers.automatic() == "openai"
+
+
+def test_which_model_it_asks(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MSBENCH_MODEL", raising=False)
+    assert providers.pick("openai").model == DEFAULT_MODEL
+    endpoint.answers = [lambda _: (200, {"object": "list", "data": [{"id": "local-a"}, {"id": "local-b"}]})]
+    assert provider(endpoint, model="").model == "local-a"
+    monkeypatch.setenv("MSBENCH_MODEL", "mine")
+    assert provider(endpoint, model="").model == "mine"
+    assert provider(endpoint, model="named").model == "named"
+
+
+@pytest.mark.parametrize("answer", [(404, {"error": {"message": "no such path"}}), (200, "hello"), (200, {"data": []})])
+def test_an_endpoint_that_lists_no_model(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, Any]
+) -> None:
+    monkeypatch.delenv("MSBENCH_MODEL", raising=False)
+    endpoint.answers = [lambda _: answer]
+    with pytest.raises(ProviderUnavailable, match="--model"):
+        provider(endpoint, model="")
