@@ -1,0 +1,199 @@
+"""Versions and runs, each with all that is known of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from msbench.model import Fault, Origin, Status
+from msbench.store.figures import CaseFigures, Ratio, VersionFigures
+from msbench.store.tables import (
+    BuildRow,
+    CheckRow,
+    DeviceRow,
+    EvaluationRow,
+    ProfileRow,
+    RunRow,
+    StepRow,
+    TaskRow,
+    VersionRow,
+)
+
+SHORT = 12
+"""Digits of an id in a page's file name."""
+
+_FAULTS = {
+    Fault.EMPTY: "empty file",
+    Fault.COMPILE: "did not compile",
+    Fault.SIGNATURE: "wrong signature",
+    Fault.LINK: "did not link",
+    Fault.FORBIDDEN: "forbidden call",
+    Fault.UNSUPPORTED: "not run here",
+    Fault.LAUNCH: "launch failed",
+    Fault.MISMATCH: "wrong result",
+    Fault.OUT_OF_BOUNDS: "out of bounds",
+    Fault.INPUT_CHANGED: "changed its inputs",
+    Fault.UNWRITTEN: "left output unwritten",
+    Fault.NONDETERMINISTIC: "not repeatable",
+    Fault.CRASH: "crashed",
+    Fault.TIMEOUT: "out of time",
+    Fault.OUT_OF_MEMORY: "out of memory",
+    Fault.IMPOSSIBLE: "impossible time",
+    Fault.DEVICE: "device failed",
+}
+_STAGES = {
+    Status.BUILD_FAILED: "did not build",
+    Status.CHECK_FAILED: "failed a check",
+    Status.MEASURE_FAILED: "could not be timed",
+    Status.PROFILE_FAILED: "not profiled",
+    Status.UNSUPPORTED: "not run here",
+}
+
+
+def profiles_of(before: Version, after: Version) -> tuple[ProfileRow, ProfileRow] | None:
+    """Profiles of two versions that can be compared: of one case by one tool; None where there are none."""
+    for theirs in sorted(after.profiles, key=lambda p: p.source != "ncu"):
+        for ours in before.profiles:
+            if (ours.case_id, ours.source) == (theirs.case_id, theirs.source):
+                return ours, theirs
+    return None
+
+
+def slug(name: str) -> str:
+    """``name`` as a file name: whatever a database says, a page stays inside its folder."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", name)[:80]
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version with all that is known of it. ``name`` tells it from the other versions of its task.
+
+    ``evaluation`` is the newest one that judged it, and its results are shown; if that was answered from a recording,
+    it is the recorded one.
+    """
+
+    name: str
+    task: TaskRow
+    figures: VersionFigures
+    evaluation: EvaluationRow | None
+    children: tuple[str, ...]
+    evaluations: tuple[EvaluationRow, ...]
+    device: DeviceRow | None
+    build: BuildRow | None
+    checks: tuple[CheckRow, ...]
+    profiles: tuple[ProfileRow, ...]
+
+    @property
+    def row(self) -> VersionRow:
+        """The version's row."""
+        return self.figures.version
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The ids of the versions that it was made from."""
+        return self.figures.parents
+
+    @property
+    def cases(self) -> tuple[CaseFigures, ...]:
+        """The cases that it has a time for; none if it failed."""
+        return () if self.failed else tuple(c for c in self.figures.cases if c.median_ns is not None)
+
+    @property
+    def over_naive(self) -> Ratio | None:
+        """Its score: how many times as fast as the naive kernel, over all cases."""
+        return self.figures.score
+
+    @property
+    def over_library(self) -> Ratio | None:
+        """How many times as fast as each case's fastest library call, over all cases."""
+        return self.figures.library_score
+
+    @property
+    def of_roofline(self) -> float | None:
+        """The fraction of the roofline that it reaches, over all cases."""
+        return self.figures.roofline_fraction
+
+    @property
+    def id(self) -> str:
+        """32 hex digits."""
+        return self.row.id
+
+    @property
+    def href(self) -> str:
+        """Its page, from the site's root."""
+        return f"version/{self.row.id[:SHORT]}.html"
+
+    @property
+    def ours(self) -> bool:
+        """Whether it competes: neither the naive kernel nor a vendor's library."""
+        return self.row.origin not in (Origin.NAIVE, Origin.LIBRARY)
+
+    @property
+    def role(self) -> str:
+        """Its colour: ``naive``, ``library`` or ``best``."""
+        return self.row.origin if not self.ours else "best"
+
+    @property
+    def measured(self) -> bool:
+        """Whether it has times (and so passed its checks on a GPU)."""
+        return bool(self.cases)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a stage failed that says something about the kernel."""
+        return self.evaluation is not None and self.evaluation.status not in (
+            Status.PASSED,
+            Status.PROFILE_FAILED,
+            Status.UNSUPPORTED,
+        )
+
+    @property
+    def state(self) -> str:
+        """Two or three words: ``measured``, ``checked, not timed``, ``did not compile`` …"""
+        if self.evaluation is None:
+            return "not evaluated"
+        status = Status(self.evaluation.status)
+        if status in (Status.PASSED, Status.PROFILE_FAILED):
+            return "measured" if self.measured else "checked, not timed"
+        if self.evaluation.fault and status is not Status.UNSUPPORTED:
+            return _FAULTS[Fault(self.evaluation.fault)]
+        return _STAGES[status]
+
+    @property
+    def tone(self) -> str:
+        """The colour of ``state``: ``bad`` or none."""
+        return "bad" if self.failed else ""
+
+    @property
+    def profile(self) -> ProfileRow | None:
+        """Shown without a comparison: the newest, by Nsight Compute if there is one, of the largest case."""
+        return next((p for p in self.profiles if p.source == "ncu"), self.profiles[0] if self.profiles else None)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run with its steps in order."""
+
+    row: RunRow
+    task: TaskRow
+    steps: tuple[StepRow, ...]
+
+    @property
+    def href(self) -> str:
+        """Its page, from the site's root."""
+        return f"run/{slug(self.row.id)}.html"
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether a person answered the prompts."""
+        return self.row.provider == "manual"
+
+    @property
+    def replayed(self) -> bool:
+        """Whether it repeats a recorded conversation."""
+        return self.row.replay_of is not None or self.row.provider == "replay"
+
+    @property
+    def baseline(self) -> StepRow | None:
+        """The step that measured where the run started from."""
+        return next((s for s in self.steps if s.outcome == "baseline"), None)

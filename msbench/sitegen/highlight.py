@@ -1,0 +1,132 @@
+"""CUDA sources as lines of classed spans: the colours are the style sheet's, so light and dark share one HTML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from markupsafe import Markup, escape
+
+Token = tuple[str, str]
+"""A pygments class (``k``, ``c1``, …; empty for plain text) and its text, which never holds a line end."""
+Line = tuple[Token, ...]
+Span = tuple[int, int]
+"""A half-open range of columns."""
+
+_COLOURED = frozenset(
+    [
+        "c",
+        "c1",
+        "cm",
+        "ch",
+        "cs",
+        "k",
+        "kd",
+        "kn",
+        "kr",
+        "kc",
+        "ow",
+        "kt",
+        "nc",
+        "nn",
+        "s",
+        "s1",
+        "s2",
+        "sc",
+        "se",
+        "cpf",
+        "m",
+        "mi",
+        "mf",
+        "mh",
+        "mb",
+        "mo",
+        "cp",
+        "nf",
+        "fm",
+        "nb",
+    ]
+)
+"""The classes that msbench.css colours; spans for others would only make pages larger."""
+_FENCE = re.compile(r"^(```+|~~~+)[ \t]*([\w+#.-]*)[^\n]*\n(.*?)(?:^\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_KERNEL_LANGUAGES = {"", "cuda", "cu", "c", "cpp", "c++", "h", "hpp", "cc"}
+
+
+@lru_cache(maxsize=512)
+def lines(source: str) -> tuple[Line, ...]:
+    """The tokens of a CUDA source, line by line."""
+    from pygments.lexers import CudaLexer
+    from pygments.token import STANDARD_TYPES
+
+    def css(kind: object) -> str:
+        while kind is not None and kind not in STANDARD_TYPES:
+            kind = getattr(kind, "parent", None)
+        return str(STANDARD_TYPES.get(kind, "")) if kind is not None else ""
+
+    found: list[Line] = []
+    current: list[Token] = []
+    for kind, text in CudaLexer(stripnl=False, ensurenl=False).get_tokens(source):
+        name = css(kind)
+        name = name if name in _COLOURED else ""
+        for i, part in enumerate(text.split("\n")):
+            if i:
+                found.append(tuple(current))
+                current = []
+            if part:
+                current.append((name, part))
+    if current:
+        found.append(tuple(current))
+    return tuple(found)
+
+
+def text(line: Line) -> str:
+    """The characters of a line."""
+    return "".join(part for _, part in line)
+
+
+def html(line: Line, marks: Sequence[Span] = ()) -> Markup:
+    """One line as spans; the columns in ``marks`` (sorted, disjoint) stand in ``<mark>``."""
+    out: list[str] = []
+    column = 0
+    cuts = sorted({c for span in marks for c in span})
+    for name, part in line:
+        end = column + len(part)
+        start = column
+        for cut in [*(c for c in cuts if column < c < end), end]:
+            piece = str(escape(part[start - column : cut - column]))
+            if name:
+                piece = f'<span class="{name}">{piece}</span>'
+            if any(low <= start < high for low, high in marks):
+                piece = f"<mark>{piece}</mark>"
+            out.append(piece)
+            start = cut
+        column = end
+    return Markup("".join(out).replace("</mark><mark>", ""))
+
+
+def code(source: str) -> Markup:
+    """A whole source, numbered lines, for inside ``<pre>``; copying it leaves the numbers out."""
+    return Markup("\n").join(
+        Markup('<span class="ln">{}</span>').format(html(line)) for line in lines(source.rstrip("\n"))
+    )
+
+
+def prose(message: str) -> Markup:
+    """A chat message: fenced blocks become highlighted code, the rest stays as written."""
+    out: list[Markup] = []
+    at = 0
+    for fence in _FENCE.finditer(message):
+        out.append(_paragraphs(message[at : fence.start()]))
+        body = fence[3].rstrip("\n")
+        kernel = fence[2].lower() in _KERNEL_LANGUAGES
+        inner = Markup("\n").join(html(line) for line in lines(body)) if kernel else escape(body)
+        out.append(Markup('<pre class="code" tabindex="0">{}</pre>').format(inner))
+        at = fence.end()
+    out.append(_paragraphs(message[at:]))
+    return Markup("").join(out)
+
+
+def _paragraphs(plain: str) -> Markup:
+    stripped = plain.strip("\n")
+    return Markup('<div class="said">{}</div>').format(stripped) if stripped.strip() else Markup("")

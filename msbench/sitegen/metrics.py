@@ -1,0 +1,185 @@
+"""Counters in plain words: what a profiler's metric means to a reader who does not know its name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from msbench.sitegen import format as fmt
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """A metric's name for people and what it says. ``percent``: its values run from 0 to 100."""
+
+    name: str
+    says: str
+    show: Callable[[float], str] = fmt.digits
+    percent: bool = False
+
+
+def _percent(value: float) -> str:
+    return fmt.percent(value / 100)
+
+
+def _pct(name: str, says: str) -> Meaning:
+    return Meaning(name, says, _percent, percent=True)
+
+
+_STALL = "smsp__average_warps_issue_stalled"
+_STALLS = {
+    "barrier": ("at a barrier", "__syncthreads: some warps of the block come late."),
+    "branch_resolving": ("on a branch", "the target of a branch."),
+    "dispatch_stall": ("on dispatch", "the dispatcher, which holds the instruction back."),
+    "drain": ("on stores at the end", "their last stores to leave; many small stores at the kernel's end cause it."),
+    "gmma": ("on the tensor cores", "a warpgroup matrix instruction."),
+    "imc_miss": ("on constants", "the constant cache."),
+    "lg_throttle": (
+        "on the load queue",
+        "room in the queue of global memory instructions: fewer, wider accesses help.",
+    ),
+    "long_scoreboard": ("on global memory", "a load from L2 or DRAM: more loads in flight, or reuse, would hide it."),
+    "math_pipe_throttle": ("on busy pipes", "an arithmetic pipe that is busy."),
+    "membar": ("on a memory fence", "a memory fence."),
+    "mio_throttle": ("on the memory-I/O queue", "room in the queue of shared-memory and special instructions."),
+    "no_instruction": ("on instructions", "the instruction cache, or after a jump."),
+    "not_selected": ("behind other warps", "their turn: another warp was issued, which is no loss."),
+    "short_scoreboard": ("on shared memory", "shared memory or the special-function unit."),
+    "sleeping": ("asleep", "the end of a sleep that they asked for."),
+    "tex_throttle": ("on the texture queue", "room in the queue of texture instructions."),
+    "wait": ("on fixed latency", "the fixed latency of the instruction before."),
+}
+
+_KNOWN: dict[str, Meaning] = {
+    # Nsight Compute: what the device counted
+    "gpu__time_duration": Meaning("Time under the profiler", "One profiled launch; not a measurement.", fmt.time),
+    "sm__throughput": _pct("Busiest compute pipe", "Of its peak; from 60 % on the kernel is bound by arithmetic."),
+    "gpu__compute_memory_throughput": _pct("Busiest part of the memory system", "Of its peak, caches included."),
+    "gpu__dram_throughput": _pct("DRAM bandwidth in use", "Of its peak; from 60 % on the kernel is bound by memory."),
+    "dram__throughput": _pct("DRAM bandwidth in use", "Of its peak; from 60 % on the kernel is bound by memory."),
+    "dram__bytes_read": Meaning(
+        "Bytes read from DRAM", "Above the inputs' size, data is read more than once.", fmt.size
+    ),
+    "dram__bytes_write": Meaning(
+        "Bytes written to DRAM", "Above the outputs' size, lines are written twice.", fmt.size
+    ),
+    "lts__throughput": _pct("L2 in use", "Of the L2 cache's peak."),
+    "l1tex__throughput": _pct("L1 in use", "Of the peak of L1 and shared memory."),
+    "lts__t_sector_hit_rate": _pct("L2 hit rate", "Sectors found in L2 instead of DRAM."),
+    "l1tex__t_sector_hit_rate": _pct("L1 hit rate", "Sectors found in the multiprocessor's own cache."),
+    "sm__warps_active": _pct("Achieved occupancy", "Resident warps, of those that fit; few can't hide memory latency."),
+    "sm__maximum_warps_per_active_cycle": _pct(
+        "Theoretical occupancy", "What registers, shared memory and blocks allow."
+    ),
+    "smsp__issue_active": _pct("Cycles with an instruction issued", "Low: all resident warps are waiting."),
+    "smsp__warps_eligible": Meaning("Warps ready to issue", "A scheduler and cycle; below 1 there is often none."),
+    "smsp__thread_inst_executed_per_inst_executed": Meaning(
+        "Active threads an instruction", "Of 32; fewer: divergence."
+    ),
+    "smsp__inst_executed": Meaning("Warp instructions", "Wider loads and less index arithmetic lower them.", fmt.count),
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld": _pct(
+        "Useful part of each sector loaded", "Of its 32 bytes; low: loads are not coalesced."
+    ),
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_st": _pct(
+        "Useful part of each sector stored", "Of its 32 bytes; low: stores are not coalesced."
+    ),
+    "l1tex__data_bank_conflicts": Meaning(
+        "Shared-memory bank conflicts", "Accesses repeated because lanes met in one bank.", fmt.count
+    ),
+    "sm__inst_executed_pipe_tensor_op_hmma": _pct("Tensor cores, warp instructions", "Of their peak."),
+    "sm__inst_executed_pipe_tensor_op_gmma": _pct("Tensor cores, warpgroup instructions", "Of their peak."),
+    "sm__pipe_fma_cycles_active": _pct("FMA pipe in use", "Of the peak of fp32 multiply-adds."),
+    "sm__inst_executed_pipe_alu": _pct("ALU pipe in use", "Integer and logic: much of it is index arithmetic."),
+    "sm__inst_executed_pipe_lsu": _pct("Load and store pipe in use", "Memory instructions; wider ones need fewer."),
+    "sm__inst_executed_pipe_xu": _pct("Special-function pipe in use", "exp, sqrt, conversions and the like."),
+    "launch__registers_per_thread": Meaning("Registers a thread", "More of them, fewer resident warps.", fmt.count),
+    "launch__shared_mem_per_block_static": Meaning(
+        "Static shared memory", "A block's; more of it, fewer blocks.", fmt.size
+    ),
+    "launch__shared_mem_per_block_dynamic": Meaning(
+        "Dynamic shared memory", "A block's; more, fewer blocks.", fmt.size
+    ),
+    "launch__grid_size": Meaning("Blocks", "Fewer than multiprocessors leave some of them idle.", fmt.count),
+    "launch__block_size": Meaning("Threads a block", "They share memory and barriers.", fmt.count),
+    "launch__waves_per_multiprocessor": Meaning("Waves", "Blocks over what fits at once; below 1 the GPU is not full."),
+    "launch__occupancy_limit_blocks": Meaning("Blocks that fit, by their number", "On a multiprocessor.", fmt.count),
+    "launch__occupancy_limit_registers": Meaning("Blocks that fit, by registers", "On a multiprocessor.", fmt.count),
+    "launch__occupancy_limit_shared_mem": Meaning(
+        "Blocks that fit, by shared memory", "On a multiprocessor.", fmt.count
+    ),
+    "launch__occupancy_limit_warps": Meaning("Blocks that fit, by warps", "On a multiprocessor.", fmt.count),
+    **{
+        f"{_STALL}_{reason}": Meaning(f"Stalled {where}", f"Warps for each issue that wait for {what}")
+        for reason, (where, what) in _STALLS.items()
+    },
+    # without counters: the compiler's report, the binary, and what was achieved
+    "achieved_bandwidth_pct": _pct("Achieved bandwidth", "Compulsory bytes over time, of the measured copy bandwidth."),
+    "achieved_compute_pct": _pct("Achieved rate", "The definition's operations over time, of the measured rate."),
+    "time_over_launch_floor": Meaning(
+        "Time over an empty launch's", "Near 1 there is nothing left to gain.", fmt.ratio
+    ),
+    "static_registers": Meaning("Registers a thread", "More of them, fewer resident warps.", fmt.count),
+    "static_shared_bytes": Meaning("Static shared memory", "A block's; more of it, fewer resident blocks.", fmt.size),
+    "static_spill_bytes": Meaning("Spilled registers", "Registers that went to memory: each use is a load.", fmt.size),
+    "static_stack_bytes": Meaning("Stack frame", "Arrays that the compiler could not keep in registers.", fmt.size),
+    "sass_wide_global_access_pct": _pct("Global accesses of 16 bytes", "Of those in the code; wider ones need fewer."),
+    "sass_tensor_instructions": Meaning("Tensor-core instructions", "In the code; none: matrix units idle.", fmt.count),
+}
+
+
+def meaning(metric: str) -> Meaning:
+    """The meaning of a metric: its own, or that of the longest known beginning of its id; else the id itself."""
+    known = [stem for stem in _KNOWN if metric == stem or metric.startswith((f"{stem}.", f"{stem}_"))]
+    if not known:
+        percent = ".pct" in metric or metric.endswith("_pct")
+        return Meaning(metric, "", _percent if percent else fmt.digits, percent)
+    stem = max(known, key=len)
+    return _KNOWN[stem]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One counter before and after; ``weight`` orders changes by how much they tell."""
+
+    metric: str
+    meaning: Meaning
+    before: float | None
+    after: float | None
+    weight: float
+
+    @property
+    def times(self) -> str:
+        """How the value moved: ``×3.1`` or, for percentages, the difference in points."""
+        if self.before is None or self.after is None:
+            return fmt.NONE
+        if self.meaning.percent:
+            return f"{self.after - self.before:+.0f} points"
+        if self.before == 0 or self.after == 0:
+            return fmt.NONE if self.before == self.after else "from none" if self.before == 0 else "to none"
+        return f"×{fmt.digits(self.after / self.before)}"
+
+
+def changes(before: Mapping[str, float], after: Mapping[str, float]) -> list[Change]:
+    """The counters of two profiles, those that changed the most first.
+
+    A percentage's weight is its difference in points over 25; another's is the absolute logarithm (base 2) of its
+    ratio, so that a doubling weighs like 25 points. A metric that only one profile has comes last.
+    """
+    found = []
+    for metric in sorted(set(before) | set(after)):
+        old, new = before.get(metric), after.get(metric)
+        found.append(Change(metric, meaning(metric), old, new, _weight(meaning(metric), old, new)))
+    return sorted(found, key=lambda c: (-c.weight, not c.meaning.says, c.metric))
+
+
+def _weight(what: Meaning, old: float | None, new: float | None) -> float:
+    if old is None or new is None:
+        return -1.0
+    if what.percent:
+        return abs(new - old) / 25
+    if old == new:
+        return 0.0
+    if old <= 0 or new <= 0:
+        return 2.0
+    return min(6.0, abs(math.log2(new / old)))

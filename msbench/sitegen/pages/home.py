@@ -1,0 +1,134 @@
+"""The first page: what this is, how far it has come, every task, and the stories worth reading first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from msbench.model import Origin, Outcome
+from msbench.sitegen import charts, sources, verdict
+from msbench.sitegen import format as fmt
+from msbench.sitegen.entries import Run, Version
+from msbench.sitegen.facts import Site
+from msbench.sitegen.page import Page
+from msbench.sitegen.verdict import counted
+from msbench.statistics import geometric_mean
+
+NAVIGATION = (("Tasks", "index.html#tasks"), ("Runs", "index.html#runs"))
+STORIES = 2
+
+
+def pages(site: Site) -> Iterator[Page]:
+    """The one page."""
+    shown = [v for v in site.versions.values() if v.measured]
+    chart = charts.speedups(
+        "speedups",
+        [
+            charts.Speedups(
+                f"{task.operator} {task.precision}",
+                best.over_naive.value if best and best.over_naive else None,
+                best.over_naive.low if best and best.over_naive else None,
+                best.over_naive.high if best and best.over_naive else None,
+                library.over_naive.value if library and library.over_naive else None,
+            )
+            for tasks in site.operators.values()
+            for task in tasks
+            for best, library in [(site.best(task.id), site.library(task.id))]
+        ],
+    )
+    context = {
+        "headlines": headlines(site),
+        "chart": chart,
+        "label": sources.label(site, shown),
+        "scenarios": scenarios(site),
+        "stories": [story(site, run) for run in stories(site)],
+        "runs": [story(site, run) for run in reversed(site.runs.values())],
+    }
+    yield Page(
+        "index.html",
+        "home.html",
+        "CUDA kernels, made fast and proved right",
+        "What got faster, by how much, and why: CUDA kernels optimized by language-model agents, timed on GPUs.",
+        context,
+        charts=chart is not None,
+    )
+
+
+def headlines(site: Site) -> list[tuple[str, str]]:
+    """The figures at the top, as (value, what it is); a figure that does not exist is left out."""
+    best = [v for task in site.tasks for v in [site.best(task)] if v]
+    over_naive = [v.over_naive.value for v in best if v.over_naive]
+    over_library = [v.over_library.value for v in best if v.over_library]
+    roofline = [v.of_roofline for v in best if v.of_roofline]
+    failed = sum(v.failed for v in site.versions.values())
+    word = "task" if len(site.tasks) == 1 else "tasks"
+    found = [(fmt.count(len(site.tasks)), f"{word} from {counted(len(site.operators), 'operator')}")]
+    for values, show, what in (
+        (over_naive, fmt.ratio, "over the naive kernels"),
+        (over_library, fmt.ratio, "over the fastest library calls"),
+        (roofline, fmt.percent, "of the roofline"),
+    ):
+        if values:
+            found.append((show(geometric_mean(values)), f"{what}, geometric mean of {counted(len(values), 'task')}"))
+    kept = f"versions in {counted(len(site.evaluations), 'evaluation')}; {fmt.count(failed)} failed and are kept"
+    return [*found, (fmt.count(len(site.versions)), kept)]
+
+
+def scenarios(site: Site) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The table of tasks, grouped by scenario."""
+    rows = [row(site, task.id) for tasks in site.operators.values() for task in tasks]
+    return [(name, list(group)) for name, group in groupby(rows, key=lambda r: r["task"].scenario)]
+
+
+def row(site: Site, task_id: str) -> dict[str, Any]:
+    """One line of the table."""
+    naive, library, best = site.naive(task_id), site.library(task_id), site.best(task_id)
+    shown: Version | None = best or (library if library and library.measured else None) or naive
+    return {
+        "task": site.tasks[task_id],
+        "naive": naive,
+        "library": library,
+        "best": best,
+        "shown": shown if shown and shown.measured else None,
+        "versions": len(site.versions_of(task_id)),
+        "failed": sum(v.failed for v in site.versions_of(task_id)),
+    }
+
+
+def stories(site: Site) -> list[Run]:
+    """The runs worth reading first: with progress, one a task, recorded conversations before replays of them."""
+    found: dict[str, Run] = {}
+
+    def worth(run: Run) -> tuple[bool, bool, int, str]:
+        improved = sum(s.outcome == Outcome.IMPROVED for s in run.steps)
+        return run.replayed, not improved, -len(run.steps), run.row.id
+
+    for run in sorted(site.runs.values(), key=worth):
+        if run.steps:
+            found.setdefault(run.task.id, run)
+    return list(found.values())[:STORIES]
+
+
+def story(site: Site, run: Run) -> dict[str, Any]:
+    """A run as a card and as a line of the table."""
+    best = site.versions.get(run.row.best_version_id or "")
+    top = max([s.speedup for s in run.steps if s.speedup], default=None)
+    ladder = [
+        {
+            "outcome": s.outcome,
+            "speedup": s.speedup,
+            "height": round(100 * s.speedup / top, 1) if s.speedup and top else 0.0,
+            "title": f"Step {s.number}: {s.outcome.replace('_', ' ')}"
+            + (f", {fmt.ratio(s.speedup)} the naive kernel" if s.speedup else ""),
+        }
+        for s in run.steps
+    ]
+    return {
+        "run": run,
+        "best": best,
+        "gain": verdict.gained(site, run),
+        "verdict": verdict.run(site, run),
+        "ladder": ladder,
+        "label": sources.label(site, [best]) if best and best.row.origin != Origin.NAIVE else "",
+    }

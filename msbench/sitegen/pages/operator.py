@@ -1,0 +1,53 @@
+"""An operator's page: what it computes, and for each precision how fast it got, by which code, in which runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msbench.sitegen import highlight, points, sources, verdict
+from msbench.sitegen.diff import diff
+from msbench.sitegen.entries import slug
+from msbench.sitegen.facts import Site
+from msbench.sitegen.page import Page
+from msbench.sitegen.pages.home import story
+from msbench.store.tables import TaskRow
+
+
+def pages(site: Site) -> Iterator[Page]:
+    """One page an operator."""
+    for name, tasks in site.operators.items():
+        parts = [part(site, task) for task in tasks]
+        first = tasks[0]
+        yield Page(
+            f"op/{slug(name)}.html",
+            "operator.html",
+            first.title,
+            f"{first.title}: {first.definition}",
+            {"operator": first, "prototype": highlight.code(first.prototype), "precisions": parts},
+            charts=any(p["time"] or p["roofline"] for p in parts),
+        )
+
+
+def part(site: Site, task: TaskRow) -> dict[str, Any]:
+    """One precision's part of the page."""
+    naive, library, best = site.naive(task.id), site.library(task.id), site.best(task.id)
+    roles = ((naive, "naive"), (library, "library"), (best, "best"))
+    other = best or library
+    return {
+        "task": task,
+        "verdict": verdict.task(site, task.id),
+        "naive": naive,
+        "library": library,
+        "best": best,
+        "versions": site.versions_of(task.id),
+        "cases": [case for case in site.cases.values() if case.task_id == task.id],
+        "time": points.time_chart(site, f"time-{task.precision}", roles),
+        "roofline": points.roofline_chart(site, f"roofline-{task.precision}", roles),
+        "label": sources.label(site, [v for v, _ in roles]),
+        "codes": [
+            (v, role, highlight.code(v.row.source)) for v, role in ((naive, "naive"), (other, "best")) if v is not None
+        ],
+        "diff": diff(naive.row.source, other.row.source) if naive and other and other.ours else None,
+        "runs": [story(site, run) for run in reversed(site.runs_of(task.id))],
+    }

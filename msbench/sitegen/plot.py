@@ -1,0 +1,98 @@
+"""What all charts are made of: axes, layout, and a figure as JSON that is checked by plotly and safe inside a page."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+Row = tuple[str, ...]
+_TRAILING = re.compile(r"\.0+(?=\D|$)")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawable figure: ``id`` is unique on its page; ``summary`` describes it to those who can't see it."""
+
+    id: str
+    title: str
+    summary: str
+    json: Markup
+    head: Row
+    rows: tuple[Row, ...]
+    height: str = "26rem"
+
+
+def plain(text: str) -> str:
+    """``text`` as plotly shows it unchanged: plotly reads a few HTML tags and entities in labels."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def log_grid(low: float, high: float, steps: int = 48) -> list[float]:
+    """Evenly spaced on a logarithmic axis, both ends included."""
+    return [float(f"{low * (high / low) ** (i / steps):.6g}") for i in range(steps + 1)]
+
+
+def log_axis(values: Sequence[float], label: Callable[[float], str], title: str, base: int = 10) -> dict[str, Any]:
+    """A logarithmic axis over positive ``values`` with at most about seven labelled ticks."""
+    low, high = min(values), max(values)
+    pad = (high / low) ** 0.06 if high > low else 2.0
+    low, high = low / pad, high * pad
+    if base == 2:
+        first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
+        step = max(1, math.ceil((last - first + 1) / 7))
+        ticks = [2.0**e for e in range(first, last + 1, step)]
+    else:
+        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+        span = math.log10(high / low)
+        step = max(1, math.ceil(span / 7))
+        parts = (1,) if span > 2 else (1, 2, 5)
+        ticks = [m * 10.0**e for e in range(first, last + 1, step) for m in parts]
+        ticks = [t for t in ticks if low <= t <= high]
+    return {
+        "type": "log",
+        "range": [round(math.log10(low), 4), round(math.log10(high), 4)],
+        "title": {"text": title},
+        "tickmode": "array",
+        "tickvals": ticks,
+        "ticktext": [_TRAILING.sub("", label(t)) for t in ticks],
+        "fixedrange": True,
+    }
+
+
+def layout(x_axis: dict[str, Any], y_axis: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """The layout that all charts share: legend on top, no zooming by accident."""
+    shared = {"automargin": True, "showline": False, "zeroline": False, "fixedrange": True}
+    return {
+        "xaxis": shared | x_axis,
+        "yaxis": shared | y_axis,
+        "margin": {"l": 8, "r": 16, "t": 8, "b": 8},
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+        "hovermode": "closest",
+    } | options
+
+
+def to_json(traces: list[dict[str, Any]], drawn: dict[str, Any]) -> Markup:
+    """Checked by plotly, spelled the same every time, and safe inside a script element."""
+    import plotly.graph_objects as go
+
+    figure: Any = go.Figure(data=traces, layout=drawn | {"template": None})
+    spelled = json.loads(figure.to_json(engine="json"))
+    text = json.dumps(_rounded(spelled), ensure_ascii=True, separators=(",", ":"), sort_keys=True)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def _rounded(value: Any) -> Any:
+    """Six significant digits: more is noise, and costs bytes."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, list):
+        return [_rounded(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _rounded(v) for k, v in value.items()}
+    return value

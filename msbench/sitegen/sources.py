@@ -1,0 +1,20 @@
+"""Where figures come from, as a caption says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msbench.sitegen import format as fmt
+from msbench.sitegen.entries import Version
+from msbench.sitegen.facts import Site
+
+
+def label(site: Site, versions: Iterable[Version | None]) -> str:
+    """Device and days of some versions' times: ``Measured on NVIDIA H200 (driver 580.159) on 20 November 2026.``"""
+    instants = sorted(c.measured_at for v in versions if v is not None for c in v.cases if c.measured_at)
+    if not instants or site.device is None:
+        return "Nothing here was timed."
+    first, last = fmt.day(instants[0]), fmt.day(instants[-1])
+    driver = f" (driver {site.device.driver})" if site.device.driver else ""
+    when = f"on {first}" if first == last else f"from {first} to {last}"
+    return f"Measured on {site.device.name}{driver} {when}."

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from msbench.sitegen import charts
+from msbench.sitegen.charts import Point, Series, Speedups
+from msbench.sitegen.plot import Chart
+
+
+def point(n: int, time_ns: float, *, flops: int | None = None, interval: tuple[float, float] | None = None) -> Point:
+    return Point(f"N={n}", n, 8 * n, 2 * n if flops is None else flops, 900.0, time_ns, interval)
+
+
+def series(role: str, *points: Point) -> Series:
+    return Series(role, role, points)
+
+
+def figure(chart: Chart | None) -> dict[str, Any]:
+    assert chart is not None
+    decoded: dict[str, Any] = json.loads(chart.json)
+    return decoded
+
+
+def trace(drawn: dict[str, Any], name: str) -> dict[str, Any]:
+    (found,) = (t for t in drawn["data"] if t.get("name") == name)
+    return found
+
+
+def roof_of(chart: Chart | None) -> list[tuple[float, float]]:
+    roof = trace(figure(chart), "roof")
+    return list(zip(roof["x"], roof["y"], strict=True))
+
+
+def test_times_have_their_intervals_as_bars() -> None:
+    drawn = figure(charts.time_against_size("t", [series("best", point(1024, 2000.0, interval=(1900.0, 2300.0)))], "N"))
+    bars = trace(drawn, "best")["error_y"]
+    assert (bars["array"], bars["arrayminus"]) == ([300.0], [100.0])
+    assert drawn["layout"]["xaxis"]["type"] == drawn["layout"]["yaxis"]["type"] == "log"
+
+
+def test_the_line_goes_through_the_geometric_mean_of_cases_of_one_size() -> None:
+    drawn = figure(
+        charts.time_against_size("t", [series("best", point(64, 1000.0), point(64, 4000.0), point(128, 9000.0))], "N")
+    )
+    line = next(t for t in drawn["data"] if t["mode"] == "lines" and t["meta"] == "best")
+    assert (line["x"], line["y"]) == ([64, 128], [2000.0, 9000.0])
+
+
+def test_one_intensity_is_drawn_over_size_with_the_launch_floor() -> None:
+    chart = charts.roofline(
+        "r", [series("best", point(1 << 10, 2000.0), point(1 << 24, 50_000.0))], bandwidth=4e12, peak=5e13, compute="fp32", launch_ns=900.0
+    )  # fmt: skip
+    roof = roof_of(chart)
+    assert roof[0][1] == pytest.approx(roof[0][0] / 900e-9, rel=1e-4)  # a small case can't beat a launch
+    assert roof[-1][1] == pytest.approx(4e12)
+
+
+def test_different_intensities_give_the_classic_roofline() -> None:
+    points = point(1 << 20, 50_000.0), point(1 << 20, 50_000.0, flops=1 << 32)
+    roof = roof_of(
+        charts.roofline("r", [series("best", *points)], bandwidth=4e12, peak=5e13, compute="fp32", launch_ns=900.0)
+    )
+    assert roof[1] == (12.5, 5e13)  # the ridge: peak / bandwidth
+    assert roof[0][1] == pytest.approx(4e12 * roof[0][0])
+
+
+def test_no_arithmetic_at_all_has_a_roofline_too() -> None:
+    chart = charts.roofline(
+        "r",
+        [series("best", point(1 << 20, 9000.0, flops=0))],
+        bandwidth=4e12,
+        peak=5e13,
+        compute="fp32",
+        launch_ns=900.0,
+    )
+    assert trace(figure(chart), "best")["y"] == [pytest.approx(8 * 2**20 / 9e-6, rel=1e-5)]
+
+
+def test_bars_start_at_one_and_slowdowns_go_left() -> None:
+    drawn = figure(
+        charts.speedups("s", [Speedups("a fp32", 4.0, 3.9, 4.1, 0.5), Speedups("b fp32", None, None, None, None)])
+    )
+    assert trace(drawn, "fastest of ours")["base"] == 1
+    assert trace(drawn, "fastest of ours")["x"] == [3.0]
+    assert trace(drawn, "fastest library call")["x"] == [-0.5]
+    assert trace(drawn, "fastest of ours")["y"] == ["a fp32"]  # a task without figures has no bar
+
+
+def test_progress_marks_every_step_and_keeps_the_best() -> None:
+    steps = [
+        (0, "baseline", 1.0),
+        (1, "failed", None),
+        (2, "improved", 3.0),
+        (3, "slower", 2.0),
+        (4, "no_kernel", None),
+    ]
+    chart = charts.progress("p", steps)
+    drawn = figure(chart)
+    assert trace(drawn, "best so far")["y"] == [1.0, 1.0, 3.0, 3.0, 3.0]
+    marked = sorted(x for t in drawn["data"] if t["mode"] == "markers" for x in t["x"])
+    assert marked == [0, 1, 2, 3, 4]
+    assert chart is not None and len(chart.rows) == len(steps)
+
+
+def empty() -> Iterator[Chart | None]:
+    yield charts.time_against_size("t", [series("naive")], "N")
+    yield charts.roofline("r", [], bandwidth=1.0, peak=1.0, compute="fp32", launch_ns=1.0)
+    yield charts.speedups("s", [])
+    yield charts.before_after("b", [], [], [], ("a", "b"))
+    yield charts.progress("p", [(0, "failed", None)])
+
+
+def test_nothing_measured_is_no_chart() -> None:
+    assert list(empty()) == [None] * 5
+
+
+def test_a_label_with_markup_stays_text() -> None:
+    name = '</script><b>&lt;"'
+    chart = charts.time_against_size("t", [Series(name, "best", (point(64, 1000.0),))], "N")
+    assert chart is not None and "<" not in chart.json
+    assert '&lt;/script&gt;&lt;b&gt;&amp;lt;"' in {t.get("name") for t in figure(chart)["data"]}

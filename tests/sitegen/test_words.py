@@ -1,0 +1,126 @@
+"""Sentences and explanations: they follow from the figures, and a figure that isn't there is not invented."""
+
+from __future__ import annotations
+
+import pytest
+
+from msbench.harness import ncu, profile
+from msbench.model import BuildResult
+from msbench.sitegen import metrics, verdict
+from msbench.sitegen.entries import Version
+from msbench.sitegen.facts import Site
+from msbench.store.figures import Ratio
+from tests.sitegen.showcase import NASTY
+
+
+def version(site: Site, name: str, task: str = "rms_scale/fp32") -> Version:
+    (found,) = (v for v in site.versions.values() if v.name == name and v.task.id == task)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [
+        (Ratio(3.1, 3.0, 3.2, None), "3.10× as fast as it"),
+        (Ratio(0.82, 0.8, 0.84, None), "slower than it (0.82× its speed)"),
+        (Ratio(1.005, 1.004, 1.006, None), "as fast as it (1.00×)"),
+        (Ratio(1.3, 0.9, 1.9, None), "not clearly faster or slower than it (1.30×, interval 0.90 to 1.90)"),
+    ],
+)
+def test_a_ratio_in_words(ratio: Ratio, said: str) -> None:
+    assert verdict.compared(ratio, "it") == said
+
+
+def test_a_version_is_told_by_its_gains_its_roofline_and_its_bottleneck(site: Site) -> None:
+    said = verdict.version(site, version(site, "vector loads"))
+    assert "as fast as the naive kernel" in said
+    assert "% of the roofline" in said
+    assert said.endswith("its bottleneck moved from latency to memory.")
+    assert "its parent" not in said  # the parent is the naive kernel: said once
+
+
+def test_a_version_after_a_broken_one_is_compared_with_what_last_worked(site: Site) -> None:
+    repaired = version(site, "grid stride, repaired")
+    assert site.predecessor(repaired) == version(site, "vector loads")
+    assert site.parent(repaired) == version(site, "grid stride")
+
+
+def test_a_failed_version_says_why(site: Site) -> None:
+    said = verdict.version(site, version(site, "grid stride"))
+    assert said == "Did not compile: Line 3: identifier 'blockIdy' is undefined."
+
+
+def test_a_check_on_the_cpu_claims_no_speed(site: Site) -> None:
+    checked = version(site, "naive", "cpu_only/fp32")
+    assert (
+        verdict.version(site, checked)
+        == "Passed 8 checks on 4 cases on the cpu executor; it was not timed, so no speed is claimed."
+    )
+    assert not checked.measured
+    assert version(site, "inline ptx", "cpu_only/fp32").state == "not run here"
+    assert verdict.task(site, "cpu_only/fp32") == "Nothing has been timed on a GPU yet."
+
+
+def test_a_replay_shows_the_recorded_evaluation(site: Site) -> None:
+    shown = version(site, "vector loads")
+    assert shown.evaluation is not None and shown.evaluation.executor == "cuda"
+    assert {e.executor for e in shown.evaluations} == {"cuda", "recorded"}
+
+
+def test_a_run_counts_its_rounds(site: Site) -> None:
+    said = verdict.run(site, site.runs["5f0c1f0e7d"])
+    assert said.startswith(
+        "In 7 rounds, 3 made it faster, 1 made it slower, 1 failed and 2 brought no new kernel. The best is "
+    )
+
+
+def test_versions_of_different_occasions_are_compared_by_way_of_naive(site: Site) -> None:
+    best, large, fixed = (version(site, name) for name in ("small blocks", "large blocks", "grid stride, repaired"))
+    assert site.compared(best, fixed).direct
+    compared = site.compared(best, large)
+    assert not compared.direct
+    assert compared.overall is not None
+    assert compared.overall.low < compared.overall.value < compared.overall.high
+    assert set(compared.cases) == {c.case.name for c in best.cases}
+    assert compared.cases["N=16777216"].value == pytest.approx(0.91 / 0.48, rel=0.03)
+
+
+def test_the_counters_that_moved_the_most_come_first() -> None:
+    before = {
+        "dram__throughput.avg.pct_of_peak_sustained_elapsed": 24.0,
+        "launch__registers_per_thread": 32.0,
+        "old": 1.0,
+        "same": 7.0,
+    }
+    after = {
+        "dram__throughput.avg.pct_of_peak_sustained_elapsed": 92.0,
+        "launch__registers_per_thread": 64.0,
+        "same": 7.0,
+    }
+    found = metrics.changes(before, after)
+    assert [c.metric.split(".")[0] for c in found] == [
+        "dram__throughput",
+        "launch__registers_per_thread",
+        "same",
+        "old",
+    ]
+    assert [c.times for c in found] == ["+68 points", "×2.00", "×1.00", "–"]
+
+
+def test_a_metric_is_explained_by_the_longest_beginning_that_is_known() -> None:
+    assert metrics.meaning("dram__bytes_read.sum").name == "Bytes read from DRAM"
+    stall = "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio"
+    assert metrics.meaning(stall).name == "Stalled on global memory"
+    assert metrics.meaning("dram__bytes_reader.sum").name == "dram__bytes_reader.sum"
+    assert metrics.meaning("brand_new.pct").percent
+
+
+def test_every_metric_that_profiles_hold_is_explained() -> None:
+    build = BuildResult("", "", "", (), 0.0, False, kernels=({"name": "k"},), sass={"LDG.E.128": 1, "HGMMA": 2})
+    static = profile.static_metrics(build, profile.Achieved(0.5, 0.1, 2.0))
+    for metric in (*ncu.METRICS, *ncu.LAUNCH_METRICS, *static):
+        assert metrics.meaning(metric).says, metric
+
+
+def test_a_label_is_never_cleaned_up(site: Site) -> None:
+    assert NASTY in verdict.task(site, "hostile/fp32")
