@@ -22,6 +22,7 @@ def _why_no_gpu() -> str | None:
     return None
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs a GPU where there is none; with pytest-xdist one process has the GPU, and one has the browser."""
     missing = _why_no_gpu()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from msbench.sitegen import format as fmt
@@ -164,13 +164,33 @@ def changes(before: Mapping[str, float], after: Mapping[str, float]) -> list[Cha
     """The counters of two profiles, those that changed the most first.
 
     A percentage's weight is its difference in points over 25; another's is the absolute logarithm (base 2) of its
-    ratio, so that a doubling weighs like 25 points. A metric that only one profile has comes last.
+    ratio, so that a doubling weighs like 25 points. A metric that only one profile has comes last. Where the profiler
+    gives several forms of one counter (``.min``, ``.sum`` …), the one that its meaning is told in stands for all.
     """
     found = []
-    for metric in sorted(set(before) | set(after)):
+    for metric in _one_form_each(set(before) | set(after)):
         old, new = before.get(metric), after.get(metric)
         found.append(Change(metric, meaning(metric), old, new, _weight(meaning(metric), old, new)))
     return sorted(found, key=lambda c: (-c.weight, not c.meaning.says, c.metric))
+
+
+def _one_form_each(metrics: Iterable[str]) -> list[str]:
+    chosen: dict[str, str] = {}
+    for metric in sorted(metrics, key=_form):
+        if not metric.startswith("device__attribute_"):
+            chosen.setdefault(meaning(metric).name, metric)
+    return sorted(chosen.values())
+
+
+def _form(metric: str) -> tuple[int, str]:
+    """How well a form of a counter stands for it: an average for shares, a sum for counts."""
+    _, _, form = metric.partition(".")
+    if meaning(metric).percent:
+        order: tuple[str, ...] = ("pct", "ratio", "avg.pct", "avg")
+    else:
+        order = ("avg", "ratio") if "per_cycle" in form else ("sum", "avg", "ratio")
+    rank = next((i for i, start in enumerate(order) if form.startswith(start)), len(order))
+    return (-1 if not form else rank), metric
 
 
 def _weight(what: Meaning, old: float | None, new: float | None) -> float:
