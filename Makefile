@@ -1,0 +1,41 @@
+# `make demo` and `make test` need Python 3.11 or newer, g++ and make; both set up their own environment in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test lint clean
+
+help:
+	@echo "make demo   optimize two kernels and build the site (no GPU or key needed; both are used when there)"
+	@echo "make test   lint, types, import directions and every test"
+	@echo "make clean  remove the environment, the caches and build/"
+
+# The stamp is newer than pyproject.toml when the environment is up to date.
+$(VENV)/.stamp: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "msbench needs Python 3.11 or newer; set PYTHON=python3.x")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@if command -v nvidia-smi >/dev/null 2>&1; then \
+		echo "An NVIDIA GPU is here: installing the cuda extra"; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda]'; \
+	fi
+	touch $@
+
+# The site goes to build/, which git ignores: site/ is the published one, without what was run here.
+demo: $(VENV)/.stamp
+	$(BIN)/msbench optimize rms_norm/fp32 softmax/bf16
+	$(BIN)/msbench build-site --out build/site
+	@echo "Open that address in a browser, or see it at http://127.0.0.1:8000 with:"
+	@echo "    $(BIN)/msbench serve --site build/site"
+
+lint: $(VENV)/.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest -n 2
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

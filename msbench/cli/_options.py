@@ -1,0 +1,84 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from msbench import databases, operators
+from msbench.errors import MsbenchError
+from msbench.model import Precision, Task
+from msbench.store.store import Store
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+Db = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        help="Read and write this database, a file or an SQLAlchemy URL. "
+        "Default: read the shipped one and db/*.sqlite, write db/local.sqlite.",
+        show_default=False,
+    ),
+]
+Ops = Annotated[
+    Path | None,
+    typer.Option(
+        "--ops-dir", help="A folder of your own operators, searched before the built-in ones.", show_default=False
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        help="GPU index or UUID; for the recorded executor the name of a recorded device.",
+        show_default=False,
+    ),
+]
+Exec = Annotated[
+    str,
+    typer.Option(
+        "--executor", help="auto, cuda (measures), cpu (checks only) or recorded (figures from the database)."
+    ),
+]
+CASES_HELP = "paper, large, odd, heldout, all, smallest, or a case such as N=1024; several joined by '+'."
+Cases = Annotated[
+    str,
+    typer.Option("--cases", help=CASES_HELP),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of inputs, held-out sizes and measuring order.")]
+
+
+def command_line() -> str:
+    return shlex.join(["msbench", *sys.argv[1:]])
+
+
+def _task(text: str, precision: Precision | None, ops_dir: Path | None) -> list[Task]:
+    """``rms_norm`` or ``rms_norm/fp32`` as tasks."""
+    name, _, after = text.partition("/")
+    operator = operators.load(name, ops_dir)
+    if after and after not in {str(p) for p in operator.precisions}:
+        raise MsbenchError(f"{text!r}: {name} has the precisions {', '.join(operator.precisions)}, not {after!r}.")
+    chosen = (Precision(after),) if after else (precision,) if precision else operator.precisions
+    return [Task(operator, p) for p in chosen]
+
+
+def tasks_named(texts: list[str] | None, precision: Precision | None, ops_dir: Path | None) -> list[Task]:
+    return [task for text in (texts or operators.names(ops_dir)) for task in _task(text, precision, ops_dir)]
+
+
+def pick_executor(name: str, db: str | None, device: str | None, store: Store, **options: Any) -> Any:
+    """The executor, told what is known already; a device that measures has its ceilings stored with the results."""
+    from msbench import executors
+
+    chosen = executors.pick(name, store=databases.reader(db), device=device, **options)
+    ceilings = chosen.ceilings() if chosen.measures else None
+    if ceilings is not None:
+        store.add_ceilings(chosen.device(), ceilings)
+    return chosen

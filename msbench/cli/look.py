@@ -1,0 +1,71 @@
+"""Commands that look: doctor, ops, show, new-op."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from msbench import databases, operators, report
+from msbench.cli._app import app
+from msbench.cli._options import Db, Ops, out
+
+
+@app.command()
+def doctor() -> None:
+    """What this machine has, what a missing thing limits, and how to get it.
+
+    Exit code 1 if something is missing without which nothing runs.
+
+    Example: `msbench doctor`
+    """
+    from msbench.doctor import examine
+
+    findings = examine()
+    report.doctor(out, findings)
+    if any(f.needed and f.found is None for f in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
+def ops(ops_dir: Ops = None) -> None:
+    """List the operators.
+
+    Example: `msbench ops --ops-dir ~/ops`
+    """
+    report.operators(out, operators.load_all(ops_dir))
+
+
+@app.command()
+def show(
+    op: Annotated[str, typer.Argument(help="An operator, see `msbench ops`.")],
+    ops_dir: Ops = None,
+    db: Db = None,
+) -> None:
+    """One operator's contract: definition, C prototype, cases, bounds, and the versions known.
+
+    Example: `msbench show rms_norm`
+    """
+    operator = operators.load(op, ops_dir)
+    report.operator(out, operator, databases.reader(db))
+
+
+@app.command("new-op")
+def new_op(
+    name: Annotated[str, typer.Argument(help="Its name: a C identifier.")],
+    ops_dir: Annotated[
+        Path, typer.Option("--ops-dir", help="The folder of your operators; made if it is not there.")
+    ] = Path("ops"),
+) -> None:
+    """Make a first operator of your own that runs; then edit its spec.py and naive.cu.
+
+    Example: `msbench new-op my_op --ops-dir ~/ops`
+    """
+    spec, naive = operators.scaffold(name, ops_dir)
+    for path in (spec, naive):
+        out.print(f"wrote {escape(str(path))}", soft_wrap=True)
+    argv = ["msbench", "eval", str(naive), "--op", name, "--precision", "fp32", "--ops-dir", str(ops_dir)]
+    out.print(f"try it:  {escape(shlex.join(argv))}", soft_wrap=True)

@@ -1,0 +1,144 @@
+"""Commands that measure: eval, bench."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from msbench import databases, operators, report
+from msbench.cli._app import app
+from msbench.cli._options import Cases, Db, Device, Exec, Ops, Seed, command_line, err, out, pick_executor, tasks_named
+from msbench.errors import MsbenchError
+from msbench.model import Candidate, Origin, Precision, Status
+
+
+@app.command("eval")
+def evaluate_file(
+    file: Annotated[Path, typer.Argument(help="One .cu file with one launcher.")],
+    op: Annotated[str, typer.Option("--op", help="The operator that it computes.")],
+    precision: Annotated[Precision, typer.Option("--precision", help="Its element type.")],
+    executor: Exec = "auto",
+    cases: Cases = "all",
+    profile: Annotated[bool, typer.Option("--profile", help="Profile the largest case too.")] = False,
+    sanitize: Annotated[
+        bool, typer.Option("--sanitize", help="With the cpu executor: run under AddressSanitizer.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Check ordinary inputs only, not the adversarial ones.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    seed: Seed = 0,
+    ops_dir: Ops = None,
+    device: Device = None,
+    db: Db = None,
+) -> None:
+    """Build, check and measure one kernel file, and record the result.
+
+    It is timed against the naive kernel and the library baselines. Exit code 0 only if everything passed.
+
+    Example: `msbench eval my.cu --op rms_norm --precision fp32 --cases paper+odd`
+    """
+    from msbench.harness.evaluate import Checks, Plan, evaluate
+
+    operator = operators.load(op, ops_dir)
+    try:
+        source = file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise MsbenchError(f"{file} can't be read: {error.strerror}.") from error
+    candidate = Candidate(op, precision, source, Origin.EXTERNAL, label=file.name)
+    known = {c.id: c for c in operators.versions(operator, precision)}
+    candidate = known.get(candidate.id, candidate)
+    plan = Plan(
+        cases=operators.select_cases(operator, cases, seed),
+        checks=Checks.QUICK if quick else Checks.FULL,
+        profile=profile,
+        seed=seed,
+    )
+    store = databases.writer(db)
+    with (
+        pick_executor(executor, db, device, store, sanitize=sanitize) as chosen,
+        report.Live(err, quiet=as_json) as live,
+    ):
+        rivals = [c for c in known.values() if c.origin in (Origin.NAIVE, Origin.LIBRARY)] if chosen.measures else []
+        group = [candidate, *(c for c in rivals if c.id != candidate.id)]
+        results = evaluate(chosen, operator, precision, group, plan, command=command_line(), progress=live)
+    for result in results:
+        store.add_evaluation(operator, result)
+    if as_json:
+        sys.stdout.write(json.dumps(report.as_json(operator, results), indent=1) + "\n")
+    else:
+        report.evaluation(out, operator, results)
+    if results[0].status is not Status.PASSED:
+        raise typer.Exit(1)
+
+
+@app.command()
+def bench(
+    tasks: Annotated[
+        list[str] | None, typer.Argument(help="Operators or tasks (rms_norm, softmax/bf16); all of them by default.")
+    ] = None,
+    precision: Annotated[Precision | None, typer.Option("--precision", help="Only this element type.")] = None,
+    versions: Annotated[
+        str,
+        typer.Option(
+            "--versions",
+            help="naive, library, best, or all; several joined by ','. The naive kernel always takes part.",
+        ),
+    ] = "all",
+    cases: Cases = "all",
+    executor: Exec = "auto",
+    profile: Annotated[bool, typer.Option("--profile", help="Profile the largest case of every version.")] = False,
+    budget: Annotated[float, typer.Option("--budget", help="Seconds of measuring a case may take.")] = 2.0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Check ordinary inputs only, not the adversarial ones.")
+    ] = False,
+    seed: Seed = 0,
+    ops_dir: Ops = None,
+    device: Device = None,
+    db: Db = None,
+) -> None:
+    """Measure what is in kernels/ against each other, task by task, and record it.
+
+    Each task is stored as soon as it is finished. Exit code 1 if a version failed.
+
+    Example: `msbench bench softmax rms_norm/fp32 --versions naive,library --cases paper`
+    """
+    from msbench.harness.evaluate import Checks, Plan, evaluate
+
+    wanted = _origins(versions)
+    store = databases.writer(db)
+    failed = 0
+    with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
+        for task in tasks_named(tasks, precision, ops_dir):
+            plan = Plan(
+                cases=operators.select_cases(task.operator, cases, seed),
+                checks=Checks.QUICK if quick else Checks.FULL,
+                profile=profile,
+                seed=seed,
+                time_budget_s=budget,
+            )
+            group = [c for c in operators.versions(task.operator, task.precision) if c.origin in wanted]
+            live.task(task.id)
+            results = evaluate(
+                chosen, task.operator, task.precision, group, plan, command=command_line(), progress=live
+            )
+            for result in results:
+                store.add_evaluation(task.operator, result)
+            failed += sum(r.status not in (Status.PASSED, Status.UNSUPPORTED) for r in results)
+            report.evaluation(out, task.operator, results)
+    if failed:
+        err.print(f"{failed} version(s) did not pass; the tables above say why.")
+        raise typer.Exit(1)
+
+
+def _origins(text: str) -> tuple[Origin, ...]:
+    words = {"naive": Origin.NAIVE, "library": Origin.LIBRARY, "best": Origin.EXPERT}
+    chosen = list(words) if text == "all" else [w.strip() for w in text.split(",") if w.strip()]
+    for word in chosen:
+        if word not in words:
+            raise MsbenchError(f"--versions {word!r}: choose from {', '.join(words)} and all.")
+    return tuple({Origin.NAIVE: None} | {words[w]: None for w in chosen})

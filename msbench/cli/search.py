@@ -1,0 +1,212 @@
+"""The command that lets agents search: optimize."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from msbench import databases, operators, report
+from msbench.cli._app import app
+from msbench.cli._options import CASES_HELP, Db, Device, Exec, Ops, command_line, err, out, pick_executor, tasks_named
+from msbench.errors import MsbenchError
+from msbench.model import Precision, Task
+
+if TYPE_CHECKING:
+    from msbench.optimize import Settings
+    from msbench.providers import Provider
+    from msbench.store.store import Store
+
+
+@app.command()
+def optimize(
+    tasks: Annotated[list[str] | None, typer.Argument(help="Operators or tasks (rms_norm, softmax/bf16).")] = None,
+    precision: Annotated[Precision | None, typer.Option("--precision", help="Only this element type.")] = None,
+    strategy: Annotated[
+        str, typer.Option("--strategy", help="How to search; see docs/adding_a_strategy.md.")
+    ] = "cudamaster",
+    provider: Annotated[
+        str, typer.Option("--provider", help="auto (openai with a key, else replay), openai, manual or replay.")
+    ] = "auto",
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            help="The model's name at the endpoint. Default: MSBENCH_MODEL, else the endpoint's own.",
+            show_default=False,
+        ),
+    ] = "",
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            "--rounds",
+            min=0,
+            help="Proposals to try, repairs not counted. Default: 5; for a replay those of the recording.",
+            show_default=False,
+        ),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option("--resume", help="Go on with this run (its id or the beginning of it).", show_default=False),
+    ] = None,
+    cases: Annotated[
+        str | None,
+        typer.Option(
+            "--cases", help=f"{CASES_HELP} Default: all; for a replay those of the recording.", show_default=False
+        ),
+    ] = None,
+    executor: Exec = "auto",
+    price: Annotated[
+        str | None,
+        typer.Option(
+            "--price",
+            metavar="IN,OUT",
+            help="With --provider openai: dollars a million prompt tokens and a million completion tokens.",
+            show_default=False,
+        ),
+    ] = None,
+    max_usd: Annotated[
+        float | None, typer.Option(help="Most dollars to spend; needs --price.", show_default=False)
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Most tokens to spend.", show_default=False)] = None,
+    max_calls: Annotated[int | None, typer.Option(help="Most model calls.", show_default=False)] = None,
+    max_evaluations: Annotated[int | None, typer.Option(help="Most evaluations.", show_default=False)] = None,
+    max_gpu_seconds: Annotated[float | None, typer.Option(help="Most seconds of GPU time.", show_default=False)] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="Most seconds of wall time.", show_default=False)] = None,
+    prompts: Annotated[
+        Path, typer.Option("--prompts", help="With --provider manual: the folder of prompts and answers.")
+    ] = Path("prompts"),
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait/--no-wait",
+            help="With --provider manual: wait for the answer, or end with exit code 3 and go on by --resume.",
+        ),
+    ] = True,
+    recording: Annotated[
+        str,
+        typer.Option(
+            "--recording",
+            help="With --provider replay: the run to replay. Default: the newest of the task.",
+            show_default=False,
+        ),
+    ] = "",
+    budget: Annotated[float, typer.Option("--budget", help="Seconds of measuring a case may take.")] = 2.0,
+    write_best: Annotated[
+        Path | None,
+        typer.Option(
+            "--write-best", help="Also write each best version to FOLDER/<operator>/best/.", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            help="Seed of inputs, hidden sizes and the search. Default: 0; for a replay that of the recording.",
+            show_default=False,
+        ),
+    ] = None,
+    ops_dir: Ops = None,
+    device: Device = None,
+    db: Db = None,
+) -> None:
+    """Let agents make kernels faster: profile, plan, code, check, measure, keep the best.
+
+    Everything is stored as it happens; an interrupted run goes on with --resume.
+
+    Example: `msbench optimize softmax/bf16 --rounds 6 --price 1.25,10 --max-usd 2`
+    """
+    if not tasks and resume is None:
+        raise MsbenchError(
+            "Name an operator or a task to optimize, such as `msbench optimize softmax/bf16`, or a run to --resume."
+        )
+    from msbench import agents, providers
+    from msbench.optimize import Budget
+    from msbench.optimize import optimize as run_engine
+
+    prices = _prices(price)
+    store, readers = databases.writer(db), databases.reader(db)
+    limits = Budget(max_usd, max_tokens, max_calls, max_evaluations, max_gpu_seconds, max_seconds)
+    if resume is not None:
+        row = store.run(resume)
+        tasks, strategy, provider, executor, model = (
+            [row.task_id],
+            row.strategy,
+            row.provider,
+            row.executor,
+            model or row.model,
+        )
+        recording = recording or row.replay_of or ""
+    elif provider == "auto":
+        provider = providers.automatic()
+    chosen_strategy = agents.pick(strategy)
+    with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
+        report.machine(out, chosen)
+        for task in tasks_named(tasks, precision, ops_dir):
+            live.task(task.id)
+            answers = providers.pick(
+                provider, model=model, price=prices, folder=prompts, wait=wait, store=readers, run=recording
+            )
+            settings = None if resume else _settings(task, answers, cases, rounds, seed, budget)
+            summary = run_engine(
+                task,
+                strategy=chosen_strategy,
+                provider=answers,
+                executor=chosen,
+                store=store,
+                readers=readers,
+                plan=settings.plan if settings else None,
+                rounds=settings.rounds if settings else rounds,
+                seed=settings.plan.seed if settings else 0,
+                budget=None if resume and limits == Budget() else limits,
+                resume=resume,
+                command=command_line(),
+                progress=live,
+                watch=lambda event: report.event(out, event),
+            )
+            report.run(out, summary)
+            if write_best is not None:
+                _write_best(store, summary.run_id, write_best)
+
+
+def _settings(
+    task: Task, answers: Provider, cases: str | None, rounds: int | None, seed: int | None, budget: float
+) -> Settings:
+    """What a new run is started with; what is not given is that of the recording, if answers come from one."""
+    from msbench.harness.evaluate import Plan
+    from msbench.optimize import ROUNDS, Settings
+
+    recorded = answers.recording(task.id)
+    if recorded is None:
+        known = Settings(Plan(operators.select_cases(task.operator, "all")), ROUNDS, None)
+    else:
+        known = Settings.read(recorded.settings)
+    seed = known.plan.seed if seed is None else seed
+    chosen = operators.select_cases(task.operator, cases, seed) if cases else known.plan.cases
+    plan = replace(known.plan, cases=chosen, profile=True, seed=seed, time_budget_s=budget)
+    return replace(known, plan=plan, rounds=known.rounds if rounds is None else rounds)
+
+
+def _prices(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        prompt, completion = (float(part) for part in text.split(","))
+    except ValueError:
+        raise MsbenchError(
+            f"--price {text!r}: two numbers are meant, dollars a million prompt and completion tokens, say 1.25,10."
+        ) from None
+    return prompt, completion
+
+
+def _write_best(store: Store, run_id: str, folder: Path) -> None:
+    """Nothing better than naive is no reason to stop before the next task."""
+    from msbench.optimize import write_best
+
+    try:
+        out.print(f"wrote {write_best(store, run_id, folder)}")
+    except MsbenchError as error:
+        out.print(f"[yellow]nothing written:[/] {escape(str(error))}", soft_wrap=True)

@@ -1,0 +1,57 @@
+"""Commands that show: build-site, serve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from msbench import databases
+from msbench.cli._app import app
+from msbench.cli._options import Db, out
+
+
+@app.command("build-site")
+def build_site(
+    folder: Annotated[Path, typer.Option("--out", help="The folder of the site; made if it is not there.")] = Path(
+        "site"
+    ),
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            help="Whose times are shown: (part of) a device's name, or its id. Default: the one with the most.",
+            show_default=False,
+        ),
+    ] = None,
+    db: Db = None,
+) -> None:
+    """Build the static site from everything that is known.
+
+    It needs no server: open index.html, or publish the folder.
+
+    Example: `msbench build-site --out public`
+    """
+    from msbench.sitegen.build import build
+
+    store = databases.reader(db)
+    summary = build(store, folder, store.recorded_device(device).id if device else None)
+    uri = (folder / "index.html").resolve().as_uri()
+    out.print(f"{summary.pages} pages, {summary.bytes / 1e6:.1f} MB: {uri}", soft_wrap=True)
+
+
+@app.command()
+def serve(
+    folder: Annotated[Path, typer.Option("--site", help="The folder that `msbench build-site` made.")] = Path("site"),
+    port: Annotated[int, typer.Option("--port", help="Port on the loopback interface; 0 takes a free one.")] = 8000,
+) -> None:
+    """Serve the site on this machine, until Ctrl-C.
+
+    Example: `msbench serve --site public --port 0`
+    """
+    from msbench.sitegen.serve import server
+
+    with server(folder, port) as running:
+        out.print(f"serving {folder} at http://127.0.0.1:{running.server_port}, Ctrl-C ends")
+        running.serve_forever()

@@ -1,0 +1,41 @@
+"""Which databases a command reads and writes.
+
+Without ``--db``: reads the published database that msbench ships and every ``db/*.sqlite`` of the current folder,
+writes ``db/local.sqlite``. With ``--db``: reads and writes that one alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msbench import resources
+from msbench.store.store import Store
+
+FOLDER = Path("db")
+LOCAL = FOLDER / "local.sqlite"
+
+
+def paths(db: str | None) -> list[str]:
+    """The databases that are read, the shipped one first; with ``--db`` that one, whether it is there or not."""
+    if db is not None:
+        return [db]
+    published = resources.published_db()
+    found = {p.resolve() for p in FOLDER.glob("*.sqlite")} | ({published.resolve()} if published else set())
+    return [str(p) for p in sorted(found, key=lambda p: (p != published, str(p)))]
+
+
+def reader(db: str | None) -> Store:
+    """All that is known, merged into memory.
+
+    Raises:
+        StoreError: the database that ``db`` names is not there, or one can't be read.
+    """
+    return Store.union(paths(db))
+
+
+def writer(db: str | None) -> Store:
+    """The database that new results go to; it is made if it is not there."""
+    if db is None:
+        FOLDER.mkdir(exist_ok=True)
+        return Store(LOCAL)
+    return Store(db)

@@ -1,0 +1,282 @@
+"""What commands print: tables for people, one JSON object for programs, a live line while work goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.syntax import Syntax
+from rich.table import Table
+
+from msbench import operators as ops
+from msbench.doctor import Finding
+from msbench.model import Evaluation, Measurement, Operator, Origin, Split, Status
+from msbench.statistics import bootstrap_ratio, geometric_mean, median
+
+if TYPE_CHECKING:
+    from msbench.harness.evaluate import Executor
+    from msbench.optimize import Event, Summary
+    from msbench.store.store import Store
+
+_COLOURS = {Status.PASSED: "green", Status.UNSUPPORTED: "yellow"}
+
+
+def nanoseconds(value: float | None) -> str:
+    """A time in the unit that reads best: ``4.21 µs``; a dash where there is none."""
+    if value is None:
+        return "–"
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g} ns"
+
+
+class Live:
+    """A progress line on the error stream; silent when ``quiet`` or when nobody watches."""
+
+    def __init__(self, console: Console, quiet: bool = False) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[now]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
+        )
+        self._id = self._bar.add_task("", total=None, now="")
+        self._prefix = ""
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def task(self, name: str) -> None:
+        """Name the task that the following stages belong to."""
+        self._prefix = f"{name}: "
+
+    def started(self, text: str) -> None:
+        """A stage begins."""
+        self._bar.reset(self._id, description=escape(self._prefix + text), total=None, now="")
+
+    def advanced(self, done: int, total: int, text: str) -> None:
+        """A part of the stage is done."""
+        self._bar.update(self._id, completed=done, total=total, now=escape(text))
+
+
+def doctor(console: Console, findings: Sequence[Finding]) -> None:
+    """One line for each thing, and for a missing one what it limits and how to get it."""
+    for finding in findings:
+        if finding.found is None:
+            colour, mark = ("red", "✗") if finding.needed else ("yellow", "–")
+            says = f"not found. Without it {escape(finding.limits)}.\n    {escape(finding.remedy)}"
+        else:
+            colour, mark, says = "green", "✓", escape(finding.found)
+        console.print(f"[{colour}]{mark}[/] [bold]{finding.name}[/]: {says}", soft_wrap=True)
+
+
+def operators(console: Console, known: Mapping[str, Operator]) -> None:
+    """The operators by scenario."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("operator", "scenario", "definition", "cases", "baselines"):
+        table.add_column(heading, overflow="fold")
+    for op in sorted(known.values(), key=lambda o: (o.scenario, o.name)):
+        libraries = {c.label for p in op.precisions for c in ops.versions(op, p) if c.origin is Origin.LIBRARY}
+        table.add_row(op.name, op.scenario, escape(op.definition), str(len(op.cases)), ", ".join(sorted(libraries)))
+    console.print(table)
+
+
+def operator(console: Console, op: Operator, store: Store) -> None:
+    """One operator's contract, and the versions in kernels/ and in the database."""
+    console.print(f"[bold]{op.name}[/]  {escape(op.title)}  [dim]({op.scenario})[/]\n  {escape(op.definition)}\n")
+    console.print(Syntax(ops.prototype(op), "cpp", background_color="default", word_wrap=True))
+    console.print(f"\nThe launcher is compiled with msbench's generated header; {op.name}_workspace is optional:")
+    console.print(Syntax(ops.workspace_prototype(op), "cpp", background_color="default", word_wrap=True))
+    console.print("\n[bold]dimensions[/]")
+    for dim in op.dims:
+        console.print(f"  {dim.name}: {dim.low} … {dim.high}  [dim]{escape(dim.meaning)}[/]")
+    console.print("[bold]arrays[/]")
+    for array in op.arrays:
+        way = "output" if array.output else "input"
+        console.print(f"  {array.name}: {way} of {array.dtype}, shape ({escape(', '.join(array.shape))})")
+    console.print("[bold]cases[/]")
+    for split in Split:
+        names = [c.id for c in op.cases if c.split is split]
+        if names:
+            console.print(f"  {split}: {escape('  '.join(names))}")
+    console.print("  heldout: drawn from the dimensions' ranges by --seed")
+    console.print(f"[bold]error bound[/]\n  {escape(op.bound_note)}")
+    console.print(f"[bold]library[/]\n  {escape(op.library_note)}\n[bold]versions[/]")
+    for precision in op.precisions:
+        shipped = {c.id: (c.origin.value, c.label) for c in ops.versions(op, precision)}
+        stored = {v.id: (v.origin, v.label) for v in store.versions(f"{op.name}/{precision}")}
+        for version_id, (origin, label) in (stored | shipped).items():
+            latest = next(reversed(store.evaluations(version_id)), None)
+            seen = (
+                f"{latest.status}, {latest.executor} executor, {latest.started_at[:10]}" if latest else "not evaluated"
+            )
+            console.print(f"  {version_id[:12]}  {precision}  {origin:8}  {escape(label)}  [dim]{seen}[/]")
+
+
+def _ratio(reference: Measurement | None, own: Measurement) -> str:
+    if reference is None or reference.failure or own.failure or reference is own or reference.group != own.group:
+        return ""
+    estimate, low, high = bootstrap_ratio(reference.samples_ns, own.samples_ns, seed=own.seed)
+    places = 2 if estimate < 100 else 0
+    return f"{estimate:.{places}f}× [dim]{low:.{places}f}–{high:.{places}f}[/]"
+
+
+def _cold(measurement: Measurement) -> float | None:
+    samples = [s for rnd in measurement.samples_ns for s in rnd]
+    return None if measurement.failure or not samples else median(samples)
+
+
+def evaluation(console: Console, op: Operator, results: Sequence[Evaluation]) -> None:
+    """One block for each version: its verdict, then its cases."""
+    naive = next((r for r in results if r.candidate.origin is Origin.NAIVE), None)
+    reference = {m.case.id: m for m in naive.measurements} if naive else {}
+    for result in results:
+        candidate, colour = result.candidate, _COLOURS.get(result.status, "red")
+        where = (
+            result.device.name
+            if result.device.kind == "cuda"
+            else f"{result.device.name} (cpu executor: checked, not timed)"
+        )
+        console.print(
+            f"[bold]{op.name}/{candidate.precision}[/] {escape(candidate.label or candidate.origin)} "
+            f"[dim]{candidate.id[:12]}[/]  [{colour}]{result.status}[/]  [dim]{escape(where)}[/]",
+            soft_wrap=True,
+        )
+        if result.failure:
+            console.print(f"  [{colour}]{result.failure.fault}[/]: {escape(result.failure.message)}", soft_wrap=True)
+        if result.note:
+            console.print(f"  [dim]{escape(result.note)}[/]", soft_wrap=True)
+        if result.checks:
+            passed = sum(c.passed for c in result.checks)
+            worst = max((c.worst for c in result.checks if c.worst is not None), default=None)
+            closest = "" if worst is None else f"; largest error is {worst:.2g} of its bound"
+            console.print(f"  {passed} of {len(result.checks)} checks passed{closest}")
+        if result.measurements:
+            console.print(_times(result, reference))
+        for profile in result.profiles:
+            console.print(f"  bound by {profile.bottleneck} on {profile.case.id} [dim]({profile.source})[/]")
+
+
+def _times(result: Evaluation, reference: Mapping[str, Measurement]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2))
+    table.add_column("  case")
+    for heading in ("cold", "hot", "host", "vs naive (95 %)", ""):
+        table.add_column(heading, justify="right")
+    for m in result.measurements:
+        note = escape(m.failure.message) if m.failure else "noisy" if m.noisy else ""
+        table.add_row(
+            "  " + m.case.id,
+            nanoseconds(_cold(m)),
+            nanoseconds(m.hot_ns),
+            nanoseconds(m.host_ns),
+            _ratio(reference.get(m.case.id), m),
+            note,
+        )
+    return table
+
+
+def as_json(op: Operator, results: Sequence[Evaluation]) -> dict[str, Any]:
+    """The evaluation for programs; the first result is the one that was asked for."""
+    naive = next((r for r in results if r.candidate.origin is Origin.NAIVE), None)
+    reference = {m.case.id: m for m in naive.measurements} if naive else {}
+
+    def one(result: Evaluation) -> dict[str, Any]:
+        ratios = {
+            m.case.id: bootstrap_ratio(reference[m.case.id].samples_ns, m.samples_ns, seed=m.seed)
+            for m in result.measurements
+            if m.failure is None and m.case.id in reference and reference[m.case.id].group == m.group
+        }
+        complete = result.status is Status.PASSED and len(ratios) == len(result.measurements) > 0
+        return {
+            "version": result.candidate.id,
+            "label": result.candidate.label,
+            "origin": result.candidate.origin,
+            "status": result.status,
+            "failure": result.failure
+            and {"fault": result.failure.fault, "message": result.failure.message, "log": result.failure.log},
+            "device": {"kind": result.device.kind, "name": result.device.name, "driver": result.device.driver},
+            "executor": result.executor,
+            "recorded_from": result.recorded_from,
+            "note": result.note,
+            "started_at": result.started_at,
+            "checks": [
+                {
+                    "case": c.case.id,
+                    "variant": c.variant,
+                    "passed": c.passed,
+                    "error_over_bound": c.worst,
+                    "message": c.failure.message if c.failure else None,
+                }
+                for c in result.checks
+            ],
+            "cases": [
+                {
+                    "case": m.case.id,
+                    "cold_ns": _cold(m),
+                    "hot_ns": m.hot_ns,
+                    "host_ns": m.host_ns,
+                    "noisy": m.noisy,
+                    "speedup": ratios.get(m.case.id),
+                    "message": m.failure.message if m.failure else None,
+                }
+                for m in result.measurements
+            ],
+            "speedup": geometric_mean([r[0] for r in ratios.values()]) if complete else None,
+        }
+
+    return {"operator": op.name, "precision": results[0].candidate.precision, "versions": [one(r) for r in results]}
+
+
+_OUTCOMES = {"improved": "green", "failed": "red", "slower": "yellow", "equal": "yellow"}
+
+
+def event(console: Console, seen: Event) -> None:
+    """One line for what just happened in a run."""
+    if seen.kind in ("asked", "evaluated"):  # their outcome follows
+        return
+    if seen.kind == "answered":
+        console.print(f"step {seen.step}: [dim]the {escape(seen.text)} answered[/]")
+        return
+    colour = _OUTCOMES.get(seen.outcome or "", "default")
+    what = f"step {seen.step}: [{colour}]{seen.outcome}[/], " if seen.outcome else ""
+    console.print(f"{what}{escape(seen.text)}", soft_wrap=True)
+
+
+def machine(console: Console, executor: Executor) -> None:
+    """Where a run's checks and times come from, if it is not one GPU for both."""
+    from msbench.harness.evaluate import Remembers
+
+    if executor.measures:
+        return
+    if isinstance(executor, Remembers):
+        checks, times = executor.checked_on().name, executor.device()
+        recorded = f"times are those that were recorded on {times.name}, where there are any"
+        remembered = recorded if times.kind == "cuda" else "no times are recorded"
+        where = f"on the processor ({escape(checks)}), but for cases that are too large for it"
+        console.print(f"Kernels are checked {where}; {escape(remembered)}.", soft_wrap=True)
+    else:
+        console.print(f"Kernels are checked on {escape(executor.device().name)} and not timed.", soft_wrap=True)
+
+
+def run(console: Console, summary: Summary) -> None:
+    """How a run ended, and where its story is."""
+    speed = f": {summary.speedup:.2f}× over the naive kernel" if summary.speedup is not None else ""
+    best = f", best version {summary.best_version_id[:12]}" if summary.best_version_id else ""
+    head = f"[bold]run {summary.run_id[:12]}[/] {summary.status} after {summary.steps} steps"
+    console.print(f"{head}{speed}{best}", soft_wrap=True)
+    if summary.note:
+        console.print(f"  {escape(summary.note)}", soft_wrap=True)

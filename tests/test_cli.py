@@ -1,0 +1,359 @@
+"""The `msbench` command as a person or a script uses it: what it prints, where, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from msbench.cli import app, main
+from msbench.executors import cpu
+from msbench.model import Origin
+from msbench.store.store import Store
+from tests import factories
+
+CHECKOUT = Path(__file__).parents[1]
+GROUP = get_command(app)
+COMMANDS = sorted(GROUP.commands)  # type: ignore[attr-defined]
+DB_COMMANDS = sorted(GROUP.commands["db"].commands)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder outside the checkout, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    return tmp_path
+
+
+def run(here: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, in the folder ``here``."""
+    return subprocess.run(
+        [sys.executable, "-m", "msbench", *map(str, arguments)],
+        cwd=here,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line of an expected error."""
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert re.fullmatch(r"error: .+\n", done.stderr), done.stderr
+    return done.stderr
+
+
+# ------------------------------------------------------------------ help
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c != "db"] + [f"db {c}" for c in DB_COMMANDS])
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    shown = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0
+    (example,) = re.findall(r"Example: +msbench (.+)", shown.output)
+    assert example.startswith(command)
+    words = shlex.split(example.rstrip())
+    options = [word for word in words if word.startswith("--")]
+    assert all(option in shown.output for option in options)
+
+
+def test_help_names_the_commands_and_the_readme_shows_them() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).output
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    for command in COMMANDS:
+        assert re.search(rf"^\W*{command}\b", shown, re.MULTILINE)
+        assert re.search(rf"\bmsbench {command}\b|\bmake {command}\b", readme), f"README.md does not show {command}"
+
+
+@pytest.mark.parametrize("document", ["README.md", *sorted(f"docs/{p.name}" for p in (CHECKOUT / "docs").glob("*.md"))])
+def test_documents_show_commands_and_options_that_are_there(document: str) -> None:
+    text = (CHECKOUT / document).read_text(encoding="utf-8")
+    for line in re.findall(r"(?:^\$ |`)msbench ([a-z][^#`\n]*)", text, re.MULTILINE):
+        words = [word for part in line.split("&&") for word in part.replace("msbench ", "").split()]
+        command, *rest = words
+        assert command in COMMANDS, line
+        if "&&" in line:
+            continue
+        found: Any = GROUP.commands[command]  # type: ignore[attr-defined]
+        if command == "db":
+            found = found.commands[rest[0]]
+        known = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word.partition("=")[0] for word in rest if word.startswith("--")} <= known | {"--help"}, line
+
+
+def test_the_version_is_printed() -> None:
+    assert re.fullmatch(r"msbench \d+\.\d+\.\d+\n", CliRunner().invoke(app, ["--version"]).output)
+
+
+# ------------------------------------------------------------------ looking
+
+
+def test_ops_lists_the_operators(here: Path) -> None:
+    shown = run(here, "ops")
+    assert shown.returncode == 0
+    names = {line.split()[0] for line in shown.stdout.splitlines() if line[:1].isalpha()}
+    assert {p.parent.name for p in (CHECKOUT / "kernels").glob("*/spec.py")} <= names
+
+
+def test_show_prints_the_whole_prototype_at_any_width(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = run(here, "show", "rms_norm")
+    assert shown.returncode == 0
+    prototype = (
+        'extern "C" cudaError_t rms_norm(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scalar_t* y, '
+        "float epsilon, int64_t N, void* workspace, size_t workspace_bytes, cudaStream_t stream);"
+    )
+    assert prototype in " ".join(shown.stdout.split())
+
+
+def test_doctor_finds_what_is_needed_and_says_how_to_get_the_rest(here: Path) -> None:
+    shown = run(here, "doctor")
+    assert shown.returncode == 0
+    assert re.search(r"✓ g\+\+: .+", shown.stdout)
+    missing = re.findall(r"^– .+ not found\. Without it .+", shown.stdout, re.MULTILINE)
+    assert len(missing) == len(re.findall("^–", shown.stdout, re.MULTILINE))
+
+
+def test_doctor_fails_without_a_compiler(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(here))
+    shown = run(here, "doctor")
+    assert shown.returncode == 1
+    assert re.search(r"✗ g\+\+: not found\. Without it .+\n +Install it", shown.stdout)
+
+
+# ------------------------------------------------------------------ an operator of one's own
+
+
+def test_a_new_operator_is_made_and_the_command_that_is_printed_evaluates_it(here: Path) -> None:
+    made = run(here, "new-op", "my_op", "--ops-dir", "folder of mine")
+    assert made.returncode == 0
+    (printed,) = re.findall(r"^try it: +msbench (.+)$", made.stdout, re.MULTILINE)
+    done = run(here, *shlex.split(printed), "--executor", "cpu", "--cases", "smallest", "--quick")
+    assert done.returncode == 0, done
+    assert "my_op/fp32" in done.stdout and "passed" in done.stdout
+    with Store(here / "db" / "local.sqlite", read_only=True) as store:
+        assert [v.task_id for v in store.versions("my_op/fp32")] == ["my_op/fp32"]
+    before = (here / "folder of mine" / "my_op" / "naive.cu").read_bytes()
+    assert "exists and is left as it is" in refused(run(here, "new-op", "my_op", "--ops-dir", "folder of mine"))
+    assert (here / "folder of mine" / "my_op" / "naive.cu").read_bytes() == before
+
+
+# ------------------------------------------------------------------ eval
+
+GOOD = (CHECKOUT / "kernels" / "vector_add" / "naive.cu").read_text(encoding="utf-8")
+SUM = "static_cast<float>(A[i]) + static_cast<float>(B[i])"
+INDEX = "if (i < N)"
+WRONG = GOOD.replace(SUM, SUM.replace("+", "-"))
+
+
+def evaluate(here: Path, source: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON of evaluating a vector_add on the cpu executor, in this process."""
+    file = here / "kernel.cu"
+    file.write_text(source, encoding="utf-8")
+    arguments = "eval kernel.cu --op vector_add --precision fp32 --executor cpu --cases smallest --quick --json"
+    done = CliRunner().invoke(app, arguments.split())
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert (answer["operator"], answer["precision"]) == ("vector_add", "fp32")
+    (version,) = answer["versions"]
+    with Store(here / "db" / "local.sqlite", read_only=True) as store:
+        assert [str(e.status) for e in store.evaluations(version["version"])] == [version["status"]]
+    return done.exit_code, version
+
+
+def test_a_good_kernel_passes_and_no_time_is_claimed(here: Path) -> None:
+    code, version = evaluate(here, GOOD + "// mine\n")
+    assert (code, version["status"], version["failure"]) == (0, "passed", None)
+    assert version["checks"] and all(check["passed"] for check in version["checks"])
+    assert (version["cases"], version["speedup"], version["executor"]) == ([], None, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "fault", "says"),
+    [
+        (WRONG, "check_failed", "mismatch", "C["),
+        (GOOD.replace(INDEX, "if (i < N - 1)"), "check_failed", "unwritten", "C["),
+        ("", "build_failed", "empty", "The launcher must be: extern"),
+        (GOOD.replace(SUM, "sum"), "build_failed", "compile", "line 5"),
+        (GOOD.replace("const scalar_t* B, scalar_t* C, int64_t N, void", "int B, scalar_t* C, int64_t N, void"),
+         "build_failed", "signature", "The launcher must be: extern"),
+    ],
+    ids=["wrong", "unwritten", "empty", "does not compile", "other signature"],
+)  # fmt: skip
+def test_a_bad_kernel_is_told_apart_by_its_fault(here: Path, source: str, status: str, fault: str, says: str) -> None:
+    assert source != GOOD
+    code, version = evaluate(here, source)
+    assert code == 1
+    assert (version["status"], version["failure"]["fault"]) == (status, fault), version["failure"]
+    assert says in version["failure"]["message"]
+
+
+def test_a_hanging_kernel_is_ended(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = cpu.CpuExecutor.__init__
+    monkeypatch.setattr(
+        cpu.CpuExecutor, "__init__", lambda self, *args, **options: create(self, *args, **options, launch_limit_s=1.0)
+    )
+    code, version = evaluate(here, GOOD.replace(INDEX, "while (atomicAdd(C, 0.0f) != 12345.0f) {} if (i < N)"))
+    assert (code, version["status"], version["failure"]["fault"]) == (1, "check_failed", "timeout")
+
+
+def test_without_json_the_verdict_is_for_people(here: Path) -> None:
+    (here / "kernel.cu").write_text(WRONG, encoding="utf-8")
+    done = run(
+        here, "eval", "kernel.cu", "--op", "vector_add", "--precision", "fp32", "--executor", "cpu", "--cases", "smallest"
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == ""
+    assert "check_failed" in done.stdout and "mismatch: " in done.stdout and "Traceback" not in done.stdout
+
+
+# ------------------------------------------------------------------ bench, optimize
+
+QUICKLY = ("--executor", "cpu", "--cases", "smallest")
+
+
+def test_bench_fails_if_a_version_fails_and_names_it(here: Path) -> None:
+    run(here, "new-op", "mine")
+    arguments = ("bench", "mine/fp32", "--ops-dir", "ops", "--quick", *QUICKLY)
+    good = run(here, *arguments)
+    assert (good.returncode, good.stderr) == (0, "")
+    (here / "ops" / "mine" / "other.cu").write_text("// nothing\n", encoding="utf-8")
+    bad = run(here, *arguments)
+    assert (bad.returncode, bad.stderr) == (1, "1 version(s) did not pass; the tables above say why.\n")
+    assert re.search("mine/fp32 naive .* passed", bad.stdout)
+    assert re.search("mine/fp32 other .* build_failed", bad.stdout)
+
+
+def test_waiting_for_an_answer_is_exit_code_3_and_resume_waits_again(here: Path) -> None:
+    first = run(here, "optimize", "vector_add/fp32", "--provider", "manual", "--no-wait", "--rounds", "1", *QUICKLY)
+    assert first.returncode == 3, first
+    assert re.fullmatch(r"waiting: .+\n", first.stderr)
+    assert list((here / "prompts").rglob("*planner*.md"))
+    with Store(here / "db" / "local.sqlite", read_only=True) as store:
+        (waiting,) = store.runs()
+    assert waiting.status == "waiting"
+    second = run(here, "optimize", "--resume", waiting.id[:8], "--no-wait", "--executor", "cpu")
+    assert (second.returncode, second.stderr) == (3, first.stderr)
+
+
+# ------------------------------------------------------------------ errors
+
+EVAL = ("eval", "kernel.cu", "--precision", "fp32", "--op")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((*EVAL, "vector_ad"), "no operator 'vector_ad'. Did you mean 'vector_add'?"),
+        ((*EVAL, "vector_add", "--executor", "gpu"), "no executor 'gpu'. Did you mean 'cpu'? Known: auto, cpu, cuda"),
+        ((*EVAL, "vector_add", "--executor", "cpu", "--cases", "tiny"), "no case of vector_add 'tiny'"),
+        ((*EVAL, "vector_add", "--ops-dir", "nothing"), "nothing is no folder"),
+        (("eval", "none.cu", "--precision", "fp32", "--op", "vector_add"), "none.cu can't be read: No such file"),
+        (("bench", "softmax/fp64"), "softmax has the precisions fp32, bf16, not 'fp64'"),
+        (("bench", "softmax", "--versions", "fast"), "choose from naive, library, best and all"),
+        (("show", "nothing"), "no operator 'nothing'"),
+        (("show", "softmax", "--db", "none.sqlite"), "There is no database none.sqlite"),
+        (("new-op", "1st"), "'1st' is no C identifier"),
+        (("optimize",), "Name an operator or a task"),
+        (("optimize", "softmax/fp32", "--executor", "cpu", "--strategy", "luck"), "'luck'"),
+        (("optimize", "softmax/fp32", "--executor", "cpu", "--provider", "oracle"), "no provider 'oracle'"),
+        (("optimize", "--resume", "0123", "--executor", "cpu"), "no run '0123'"),
+        (("build-site", "--db", "none.sqlite"), "There is no database none.sqlite"),
+        (("serve", "--site", "none"), "There is no site in none"),
+        (("db", "merge", "none.sqlite"), "There is no database none.sqlite"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_mistake_is_one_line_with_what_to_do(
+    here: Path,
+    arguments: tuple[str, ...],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (here / "kernel.cu").write_text(GOOD, encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["msbench", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    shown = capsys.readouterr()
+    assert ended.value.code == 2
+    assert "error" not in shown.out
+    assert re.fullmatch(r"error: .+\n", shown.err), shown.err
+    assert says in shown.err
+
+
+def test_a_mistake_in_a_real_process_has_no_traceback(here: Path) -> None:
+    assert "no operator 'nothing'" in refused(run(here, "show", "nothing"))
+
+
+# ------------------------------------------------------------------ databases
+
+
+@pytest.fixture
+def other(here: Path) -> Path:
+    """What another machine measured."""
+    path = here / "other.sqlite"
+    with Store(path) as store:
+        factories.story(store)
+    return path
+
+
+def test_merging_twice_is_merging_once(here: Path, other: Path) -> None:
+    first = run(here, "db", "merge", other, "--db", "mine.sqlite")
+    assert first.returncode == 0, first
+    assert re.search(r"other\.sqlite → mine\.sqlite: .*\d+ evaluation", first.stdout)
+    before = (here / "mine.sqlite").stat().st_size
+    second = run(here, "db", "merge", other, "--db", "mine.sqlite")
+    assert second.returncode == 0
+    assert second.stdout.endswith("mine.sqlite: nothing new\n")
+    assert (here / "mine.sqlite").stat().st_size == before
+    checked = run(here, "db", "check", "--db", "mine.sqlite")
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert "mine.sqlite: every hash and reference is right" in checked.stdout
+
+
+def test_a_changed_row_is_found(here: Path, other: Path) -> None:
+    import sqlite3
+
+    with sqlite3.connect(other) as connection:
+        connection.execute("UPDATE version SET source = source || ' ' WHERE rowid = 1")
+    connection.close()
+    checked = run(here, "db", "check", "--db", other)
+    assert checked.returncode == 1
+    assert re.search(r"✗ .*other\.sqlite: Version \w+ was changed", checked.stdout)
+    assert re.fullmatch(r"\d+ problem\(s\): .+\n", checked.stderr)
+
+
+def test_a_database_that_is_not_there_is_a_problem(here: Path) -> None:
+    checked = run(here, "db", "check", "--db", "none.sqlite")
+    assert checked.returncode == 1
+    assert "There is no database none.sqlite" in checked.stdout
+    assert not (here / "none.sqlite").exists()
+
+
+def test_a_parent_may_be_in_another_database(here: Path) -> None:
+    """What is read together is checked together: here a version in db/local.sqlite, its parent in db/other.sqlite."""
+    op = factories.operator("scale")
+    parent = factories.candidate(op, "naive", Origin.NAIVE)
+    child = factories.candidate(op, "child", Origin.AGENT, parents=(parent.id,))
+    (here / "db").mkdir()
+    for name, candidate in (("other", parent), ("local", child)):
+        with Store(here / "db" / f"{name}.sqlite") as store:
+            store.add_version(op, candidate)
+    together = run(here, "db", "check")
+    assert together.returncode == 0, together
+    alone = run(here, "db", "check", "--db", "db/local.sqlite")
+    assert alone.returncode == 1
+    assert f"names the parent {parent.id}, which is in none here" in alone.stdout
