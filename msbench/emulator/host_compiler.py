@@ -107,7 +107,8 @@ class HostCompiler:
             ToolchainError: g++ can't compile msbench's own runtime.
         """
         flags = self.flags(sanitize)
-        key = digest("prepared", self.version, platform.machine(), *flags, *_RUNTIME, own_sources())
+        # The folder too: debug information names it, and a kernel's own lines are told from the runtime's by it.
+        key = digest("prepared", self.version, platform.machine(), *flags, *_RUNTIME, str(_HERE), own_sources())
         folder = cache_dir() / "emulator" / key
         if not (folder / "done").is_file():
             _prepare(self, flags, sanitize, folder)

@@ -45,12 +45,22 @@ const void* program_counter(void* context) {
 #endif
 }
 
+/// The handlers are this library's code too, so they begin with the interrupt blocked: one that came inside a handler
+/// would take it for a kernel's code, and switch threads in the middle of whatever the first signal interrupted.
+void allow_interrupt() {
+    sigset_t interrupts;
+    sigemptyset(&interrupts);
+    sigaddset(&interrupts, interrupt_signal);
+    pthread_sigmask(SIG_UNBLOCK, &interrupts, nullptr);
+}
+
 void fault(int number, siginfo_t* info, void* context) {
     if (!scheduler || !scheduler->running_kernel()) {
         std::signal(number, SIG_DFL);  // not a kernel's: happens again on return, and ends the process
         return;
     }
     scheduler->enter_runtime();
+    allow_interrupt();
     auto address = reinterpret_cast<uintptr_t>(info->si_addr);
     char text[200];
     Fault f{cudaErrorIllegalAddress, text, nullptr, code_offset(program_counter(context)), true};
@@ -78,7 +88,10 @@ void fault(int number, siginfo_t* info, void* context) {
 void interrupt(int, siginfo_t*, void* context) {
     uintptr_t pc = code_offset(program_counter(context));
     // Only in a kernel's own code: elsewhere somebody may hold a lock, or be in the middle of changing a queue.
-    if (scheduler && scheduler->running_kernel() && !scheduler->in_runtime() && pc) scheduler->yield(pc);
+    if (!scheduler || !scheduler->running_kernel() || scheduler->in_runtime() || !pc) return;
+    scheduler->enter_runtime();
+    allow_interrupt();
+    scheduler->yield(pc);
 }
 
 #ifdef MSBENCH_CPU_ASAN
@@ -111,12 +124,13 @@ void install_handlers() {
     dl_iterate_phdr(find_image, nullptr);
     struct sigaction action{};
     sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, interrupt_signal);
     // SA_NODEFER: handlers are left by switching stacks, never by returning, so nothing would unblock the signal.
     action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
     action.sa_sigaction = fault;
     for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigaction(number, &action, nullptr);
     // Not on the signal stack: the interrupted thread is resumed later, when others may have used that stack.
-    action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
     action.sa_sigaction = interrupt;
     sigaction(interrupt_signal, &action, nullptr);
 #ifdef MSBENCH_CPU_ASAN
