@@ -61,16 +61,20 @@ def headlines(site: Site) -> list[tuple[str, str]]:
     over_naive = [v.over_naive.value for v in best if v.over_naive]
     over_library = [v.over_library.value for v in best if v.over_library]
     roofline = [v.of_roofline for v in best if v.of_roofline]
+    # A mean that leaves tasks out names them: they may be the ones that would lower it.
+    unrated = sorted(v.task.id for v in best if not v.over_library)
+    left_out = f", without {', '.join(unrated)}" if unrated else ""
     failed = sum(v.failed for v in site.versions.values())
     word = "task" if len(site.tasks) == 1 else "tasks"
     found = [(fmt.count(len(site.tasks)), f"{word} from {counted(len(site.operators), 'operator')}")]
-    for values, show, what in (
-        (over_naive, fmt.ratio, "over the naive kernels"),
-        (over_library, fmt.ratio, "over the fastest library calls"),
-        (roofline, fmt.percent, "of the roofline"),
+    for values, show, what, but in (
+        (over_naive, fmt.ratio, "over the naive kernels", ""),
+        (over_library, fmt.ratio, "over the fastest library calls", left_out),
+        (roofline, fmt.percent, "of the roofline", ""),
     ):
         if values:
-            found.append((show(geometric_mean(values)), f"{what}, geometric mean of {counted(len(values), 'task')}"))
+            mean = f"{what}, geometric mean of {counted(len(values), 'task')}{but}"
+            found.append((show(geometric_mean(values)), mean))
     kept = f"versions in {counted(len(site.evaluations), 'evaluation')}; {fmt.count(failed)} failed and are kept"
     return [*found, (fmt.count(len(site.versions)), kept)]
 
