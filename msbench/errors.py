@@ -32,14 +32,14 @@ class SpecError(MsbenchError):
 
 
 class UnknownNameError(MsbenchError):
-    """Nothing has the name that was asked for."""
+    """Nothing has the name that was asked for; ``hint`` is what else to do about it, in one sentence."""
 
-    def __init__(self, kind: str, name: str, known: "list[str] | tuple[str, ...]") -> None:
+    def __init__(self, kind: str, name: str, known: "list[str] | tuple[str, ...]", hint: str = "") -> None:
         import difflib
 
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"There is no {kind} {name!r}.{hint} Known: {', '.join(known) or 'none'}.")
+        close = difflib.get_close_matches(name, known, n=1)
+        near = f" Did you mean {close[0]!r}?" if close else ""
+        super().__init__(f"There is no {kind} {name!r}.{near} Known: {', '.join(known) or 'none'}. {hint}".rstrip())
 
 
 class ToolchainError(MsbenchError):

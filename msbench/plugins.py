@@ -15,13 +15,13 @@ def names(package: str) -> tuple[str, ...]:
     return tuple(sorted(m.name for m in found if not m.name.startswith("_")))
 
 
-def load(package: str, name: str) -> ModuleType:
-    """Import plugin ``name`` of ``package``.
+def load(package: str, name: str, kind: str) -> ModuleType:
+    """Import plugin ``name`` of ``package``; ``kind`` is the word for one of these, say ``"strategy"``.
 
     Raises:
         UnknownNameError: there is no such file; the message lists those there are.
     """
     known = names(package)
     if name not in known:
-        raise UnknownNameError(package.rpartition(".")[2].removesuffix("s"), name, known)
+        raise UnknownNameError(kind, name, known)
     return importlib.import_module(f"{package}.{name}")

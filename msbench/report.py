@@ -14,7 +14,8 @@ from rich.table import Table
 
 from msbench import operators as ops
 from msbench.doctor import Finding
-from msbench.model import Evaluation, Measurement, Operator, Origin, Split, Status
+from msbench.model import Evaluation, Measurement, Origin, Status
+from msbench.spec import Operator, Split
 from msbench.statistics import bootstrap_ratio, geometric_mean, median
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def operator(console: Console, op: Operator, store: Store) -> None:
     console.print(Syntax(ops.prototype(op), "cpp", background_color="default", word_wrap=True))
     console.print(f"\nThe launcher is compiled with msbench's generated header; {op.name}_workspace is optional:")
     console.print(Syntax(ops.workspace_prototype(op), "cpp", background_color="default", word_wrap=True))
-    console.print("\n[bold]dimensions[/]")
+    console.print(f"\n[bold]files[/]\n  {escape(op.folder)}", soft_wrap=True)
+    console.print("[bold]dimensions[/]")
     for dim in op.dims:
         console.print(f"  {dim.name}: {dim.low} … {dim.high}  [dim]{escape(dim.meaning)}[/]")
     console.print("[bold]arrays[/]")
@@ -130,7 +132,7 @@ def operator(console: Console, op: Operator, store: Store) -> None:
 def _ratio(reference: Measurement | None, own: Measurement) -> str:
     if reference is None or reference.failure or own.failure or reference is own or reference.group != own.group:
         return ""
-    estimate, low, high = bootstrap_ratio(reference.samples_ns, own.samples_ns, seed=own.seed)
+    estimate, low, high = bootstrap_ratio(reference.samples_ns, own.samples_ns, own.seed, own.sittings)
     places = 2 if estimate < 100 else 0
     return f"{estimate:.{places}f}× [dim]{low:.{places}f}–{high:.{places}f}[/]"
 
@@ -196,7 +198,7 @@ def as_json(op: Operator, results: Sequence[Evaluation]) -> dict[str, Any]:
 
     def one(result: Evaluation) -> dict[str, Any]:
         ratios = {
-            m.case.id: bootstrap_ratio(reference[m.case.id].samples_ns, m.samples_ns, seed=m.seed)
+            m.case.id: bootstrap_ratio(reference[m.case.id].samples_ns, m.samples_ns, m.seed, m.sittings)
             for m in result.measurements
             if m.failure is None and m.case.id in reference and reference[m.case.id].group == m.group
         }

@@ -18,6 +18,9 @@ _FEW = 10  # samples, of which a trimmed mean would not hold off an outlier
 Rounds = Sequence[Sequence[float]]
 """One sequence of samples (ns) a round, as in ``Measurement.samples_ns``."""
 
+Logs = tuple[npt.NDArray[np.float64], ...]
+"""ln(reference / time) of each pair of rounds, one array a sitting."""
+
 
 def median(samples: Sequence[float]) -> float:
     """The middle sample, or the mean of the two middle ones. Raises ValueError if there is none."""
@@ -36,34 +39,62 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(math.fsum(math.log(v) for v in values) / len(values))
 
 
-def bootstrap_ratio(rounds_a: Rounds, rounds_b: Rounds, seed: int = 0) -> tuple[float, float, float]:
+def bootstrap_ratio(rounds_a: Rounds, rounds_b: Rounds, seed: int = 0, sittings: int = 1) -> tuple[float, float, float]:
     """How many times as long A takes as B (the speed-up of B over A): estimate and 95 % interval.
 
     Round i of A and round i of B ran back to back, so what disturbs a round (clocks, temperature) disturbs both, and
-    the pair's ratio varies little. Each pair gives d = ln(centre A / centre B), see ``round_centres``; the estimate is exp(median d), and the
-    interval has the 2.5 and 97.5 percentiles of the median when whole pairs are resampled (Efron and Tibshirani 1993,
-    "An Introduction to the Bootstrap", chapter 13: the percentile interval, which a monotone transformation such as exp
-    carries along). In logarithms, swapping A and B gives the reciprocals.
+    the pair's ratio varies little. Each pair gives d = ln(centre A / centre B), see ``round_centres``; the estimate is
+    exp(``estimate``), and the interval has the 2.5 and 97.5 percentiles of ``resampled``. In logarithms, swapping A and
+    B gives the reciprocals.
 
     Args:
         rounds_a: samples of A, one sequence a round; rounds pair by index, further rounds of the longer one are ignored.
         seed: of the resampling.
+        sittings: in how many equal parts the rounds were measured, each with processes of its own.
 
     Raises:
         ValueError: there is no pair of rounds with samples, or a time is not positive.
     """
-    differences = log_ratios(rounds_a, rounds_b)
-    low, high = bootstrap_median(differences, seed)
-    return math.exp(float(np.median(differences))), math.exp(low), math.exp(high)
+    logs = log_ratios(rounds_a, rounds_b, sittings)
+    low, high = interval(logs, seed)
+    return math.exp(estimate(logs)), math.exp(low), math.exp(high)
 
 
-def log_ratios(rounds_a: Rounds, rounds_b: Rounds) -> npt.NDArray[np.float64]:
+def log_ratios(rounds_a: Rounds, rounds_b: Rounds, sittings: int = 1) -> Logs:
     """ln(centre of A's round / centre of B's round) for every pair of rounds that both have samples.
 
     Raises:
         ValueError: there is no such pair, or a time is not positive.
     """
-    return paired_logs(round_centres(rounds_a), round_centres(rounds_b))
+    return paired_logs(round_centres(rounds_a), round_centres(rounds_b), sittings)
+
+
+def estimate(logs: Logs) -> float:
+    """The mean of the sittings' medians."""
+    return math.fsum(float(np.median(one)) for one in logs) / len(logs)
+
+
+def interval(logs: Logs, seed: int = 0) -> tuple[float, float]:
+    """The 95 % interval of ``estimate``; of zero width where all values are the same."""
+    low, high = np.quantile(resampled(logs, seed), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def resampled(logs: Logs, seed: int, resamples: int = RESAMPLES) -> npt.NDArray[np.float64]:
+    """What ``estimate`` might as well have been, many times.
+
+    One sitting: the median when whole pairs of rounds are resampled (Efron and Tibshirani 1993, "An Introduction to the
+    Bootstrap", chapter 13: the percentile interval, which a monotone transformation such as exp carries along). Several:
+    each sitting is one observation, with its processes' own luck in it, and their mean is uncertain as Student's t says
+    (Student 1908).
+    """
+    if len(logs) == 1:
+        return resampled_medians(logs[0], seed, resamples)
+    medians = np.array([np.median(one) for one in logs])
+    drawn = np.random.default_rng(seed).standard_t(len(logs) - 1, resamples // 2)
+    error = medians.std(ddof=1) / math.sqrt(len(logs))
+    values: npt.NDArray[np.float64] = medians.mean() + error * np.concatenate([drawn, -drawn])
+    return values
 
 
 def round_centres(rounds: Rounds) -> npt.NDArray[np.float64]:
@@ -92,32 +123,26 @@ def round_medians(rounds: Rounds) -> npt.NDArray[np.float64]:
     return np.array([median(one) if len(one) else math.nan for one in rounds], dtype=np.float64)
 
 
-def paired_logs(centres_a: npt.NDArray[np.float64], centres_b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def paired_logs(centres_a: npt.NDArray[np.float64], centres_b: npt.NDArray[np.float64], sittings: int = 1) -> Logs:
     """``log_ratios`` from ``round_centres``, for who compares one measurement with many."""
     n = min(len(centres_a), len(centres_b))
-    times = np.stack([centres_a[:n], centres_b[:n]])
-    times = times[:, ~np.isnan(times).any(axis=0)]
-    if times.size == 0:
+    logs = []
+    for part in np.array_split(np.stack([centres_a[:n], centres_b[:n]]), sittings, axis=1):
+        times = part[:, ~np.isnan(part).any(axis=0)]
+        if not (times > 0).all():
+            raise ValueError("times must be positive")
+        if times.size:
+            logs.append(np.log(times[0]) - np.log(times[1]))
+    if not logs:
         raise ValueError("no pair of rounds has samples")
-    if not (times > 0).all():
-        raise ValueError("times must be positive")
-    logs: npt.NDArray[np.float64] = np.log(times[0]) - np.log(times[1])
-    return logs
+    return tuple(logs)
 
 
-def bootstrap_median(values: npt.NDArray[np.float64], seed: int, resamples: int = RESAMPLES) -> tuple[float, float]:
-    """The 95 % percentile interval of the median of ``values``; of zero width where all values are the same."""
-    low, high = np.quantile(resampled_medians(values, seed, resamples), [0.025, 0.975])
-    return float(low), float(high)
-
-
-def bootstrap_geometric_mean(
-    log_ratios: Sequence[npt.NDArray[np.float64]], seed: int = 0
-) -> tuple[float, float, float]:
+def bootstrap_geometric_mean(log_ratios: Sequence[Logs], seed: int = 0) -> tuple[float, float, float]:
     """The geometric mean of several ratios, and its 95 % interval: what a task's cases come to together.
 
     Args:
-        log_ratios: each case's ``log_ratios``; the cases' rounds are resampled independently of each other.
+        log_ratios: each case's ``log_ratios``; the cases are resampled independently of each other.
         seed: of the resampling.
 
     Raises:
@@ -125,10 +150,10 @@ def bootstrap_geometric_mean(
     """
     if not log_ratios:
         raise ValueError("no case")
-    estimate = math.fsum(float(np.median(one)) for one in log_ratios) / len(log_ratios)
-    means = np.mean([resampled_medians(one, seed + case) for case, one in enumerate(log_ratios)], axis=0)
+    mean = math.fsum(estimate(one) for one in log_ratios) / len(log_ratios)
+    means = np.mean([resampled(one, seed + case) for case, one in enumerate(log_ratios)], axis=0)
     low, high = np.quantile(means, [0.025, 0.975])
-    return math.exp(estimate), math.exp(float(low)), math.exp(float(high))
+    return math.exp(mean), math.exp(float(low)), math.exp(float(high))
 
 
 def resampled_medians(
@@ -163,9 +188,9 @@ def _middle_ranks(n: int, seed: int, resamples: int) -> tuple[npt.NDArray[np.int
     return np.concatenate([lower, n - 1 - upper]), np.concatenate([upper, n - 1 - lower])
 
 
-def converged(rounds_a: Rounds, rounds_b: Rounds, half_width: float = 0.01, seed: int = 0) -> bool:
+def converged(rounds_a: Rounds, rounds_b: Rounds, half_width: float = 0.01, seed: int = 0, sittings: int = 1) -> bool:
     """Whether the ratio's 95 % interval is within ±``half_width`` of its estimate; never before five pairs of rounds."""
     if min(len(rounds_a), len(rounds_b)) < 5:
         return False
-    estimate, low, high = bootstrap_ratio(rounds_a, rounds_b, seed)
-    return low >= estimate * (1 - half_width) and high <= estimate * (1 + half_width)
+    ratio, low, high = bootstrap_ratio(rounds_a, rounds_b, seed, sittings)
+    return low >= ratio * (1 - half_width) and high <= ratio * (1 + half_width)

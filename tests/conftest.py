@@ -22,13 +22,9 @@ def _why_no_gpu() -> str | None:
     return None
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none; with pytest-xdist one process has the GPU, and one has the browser."""
+    """Skip what needs a GPU where there is none. Tests that run at the same time wait for the GPU's lock."""
     missing = _why_no_gpu()
     for item in items:
-        for scarce in ("gpu", "browser"):
-            if item.get_closest_marker(scarce):
-                item.add_marker(pytest.mark.xdist_group(scarce))
         if missing and item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason=missing))

@@ -13,27 +13,21 @@ from typing import Any
 import numpy as np
 
 from msbench.model import (
-    Array,
     BuildResult,
     Candidate,
-    Case,
     Ceilings,
     CheckResult,
     Device,
-    Dim,
     Evaluation,
     Failure,
     Fault,
     Measurement,
-    Operator,
     Origin,
-    Precision,
     Profile,
-    Scalar,
-    Split,
     Status,
     digest,
 )
+from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
 from msbench.store.store import Store
 from msbench.store.tables import RunRow, StepRow
 
@@ -178,7 +172,7 @@ def profile(case: Case, efficiency: float) -> Profile:
         },
         bottleneck="memory" if efficiency > 0.6 else "latency",
         evidence=(("dram__throughput.avg.pct_of_peak_sustained_elapsed", share, 60.0),),
-        tool="ncu 2025.3.1",
+        tool="Nsight Compute 2025.3.1.0",
         kernels=({"name": "kernel", "grid": [4096, 1, 1], "block": [256, 1, 1], "time_ns": 9000.0},),
     )
 

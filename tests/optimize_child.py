@@ -16,10 +16,11 @@ from typing import Any
 
 from msbench import agents
 from msbench.optimize import engine, optimize
+from msbench.store import store as storing
 from msbench.store.store import Store
 from tests import optimizing
 
-WRITES = ("start_run", "update_run", "add_step", "add_call", "add_evaluation")
+WRITES = ("start_run", "update_run", "add_step", "add_call", "add_evaluations")
 
 
 def run(job: dict[str, Any]) -> None:
@@ -49,6 +50,7 @@ def run(job: dict[str, Any]) -> None:
         return world.evaluate(executor, operator, precision, candidates, plan, **options)
 
     engine.evaluate = evaluate
+    storing.put_all = around("put_all", storing.put_all)  # between the evaluations of one transaction
     for name in WRITES:
         setattr(Store, name, around(name, getattr(Store, name)))
     task = optimizing.task(Path(job["folder"]))

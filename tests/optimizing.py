@@ -12,25 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msbench.conversation import Limits, Message, Reply
 from msbench.executors.recorded import RecordedExecutor
 from msbench.harness.evaluate import Executor, Plan, Progress
-from msbench.model import (
-    Candidate,
-    Ceilings,
-    Device,
-    Evaluation,
-    Limits,
-    Message,
-    Operator,
-    Origin,
-    Precision,
-    Reply,
-    Status,
-    Task,
-    digest,
-)
+from msbench.model import Candidate, Ceilings, Device, Evaluation, Origin, Status, digest
 from msbench.optimize.journal import now
 from msbench.providers import Provider
+from msbench.spec import Operator, Precision, Task
 from msbench.store.tables import CallRow
 from tests import factories
 

@@ -116,6 +116,7 @@ def test_show_prints_the_whole_prototype_at_any_width(here: Path, monkeypatch: p
         "float epsilon, int64_t N, void* workspace, size_t workspace_bytes, cudaStream_t stream);"
     )
     assert prototype in " ".join(shown.stdout.split())
+    assert f"\nfiles\n  {CHECKOUT / 'kernels' / 'rms_norm'}\n" in shown.stdout
 
 
 def test_doctor_finds_what_is_needed_and_says_how_to_get_the_rest(here: Path) -> None:
@@ -248,6 +249,13 @@ def test_waiting_for_an_answer_is_exit_code_3_and_resume_waits_again(here: Path)
     assert (second.returncode, second.stderr) == (3, first.stderr)
 
 
+def test_a_task_that_cant_be_begun_is_refused_before_the_first_is_searched(here: Path) -> None:
+    done = run(here, "optimize", "rms_norm/fp32", "vector_add/bf16", "--provider", "replay")
+    assert "no recorded conversation for vector_add/bf16" in refused(done)
+    with Store(here / "db" / "local.sqlite", read_only=True) as store:
+        assert store.runs() == []
+
+
 # ------------------------------------------------------------------ errors
 
 EVAL = ("eval", "kernel.cu", "--precision", "fp32", "--op")
@@ -263,12 +271,18 @@ EVAL = ("eval", "kernel.cu", "--precision", "fp32", "--op")
         (("eval", "none.cu", "--precision", "fp32", "--op", "vector_add"), "none.cu can't be read: No such file"),
         (("bench", "softmax/fp64"), "softmax has the precisions fp32, bf16, not 'fp64'"),
         (("bench", "softmax", "--versions", "fast"), "choose from naive, library, best and all"),
-        (("show", "nothing"), "no operator 'nothing'"),
+        (("show", "nothing"), "If it is one of your own, give the folder that holds it with --ops-dir."),
         (("show", "softmax", "--db", "none.sqlite"), "There is no database none.sqlite"),
         (("new-op", "1st"), "'1st' is no C identifier"),
         (("optimize",), "Name an operator or a task"),
-        (("optimize", "softmax/fp32", "--executor", "cpu", "--strategy", "luck"), "'luck'"),
-        (("optimize", "softmax/fp32", "--executor", "cpu", "--provider", "oracle"), "no provider 'oracle'"),
+        (
+            ("optimize", "softmax/fp32", "--executor", "cpu", "--strategy", "luck"),
+            "no strategy 'luck'. Known: cudamaster.",
+        ),
+        (
+            ("optimize", "softmax/fp32", "--executor", "cpu", "--provider", "oracle"),
+            "no provider 'oracle'. Known: auto, manual, openai, replay.",
+        ),
         (("optimize", "--resume", "0123", "--executor", "cpu"), "no run '0123'"),
         (("build-site", "--db", "none.sqlite"), "There is no database none.sqlite"),
         (("serve", "--site", "none"), "There is no site in none"),
@@ -292,6 +306,20 @@ def test_a_mistake_is_one_line_with_what_to_do(
     assert "error" not in shown.out
     assert re.fullmatch(r"error: .+\n", shown.err), shown.err
     assert says in shown.err
+
+
+def test_an_interruption_says_that_nothing_is_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(ops_dir: Path | None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("msbench.operators.load_all", interrupted)
+    monkeypatch.setattr(sys, "argv", ["msbench", "ops"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert "interrupted; what was finished is stored" in capsys.readouterr().err
 
 
 def test_a_mistake_in_a_real_process_has_no_traceback(here: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msbench import operators
 from msbench.harness.compare import compare, expected
 from msbench.harness.inputs import generate
-from msbench.model import Case, Operator, Precision, Split
+from msbench.spec import Case, Operator, Precision, Split
 
 Arrays = dict[str, Any]
 FP32, BF16 = Precision.FP32, Precision.BF16

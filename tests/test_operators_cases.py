@@ -8,7 +8,7 @@ import pytest
 
 from msbench import operators
 from msbench.errors import UnknownNameError
-from msbench.model import Case, Split
+from msbench.spec import Case, Split
 
 
 def ids(cases: tuple[Case, ...]) -> list[str]:

@@ -18,7 +18,7 @@ import pytest
 from msbench import emulator, operators, resources
 from msbench.harness.compare import compare, expected
 from msbench.harness.inputs import generate, storage_dtype
-from msbench.model import Case, Operator, Precision, Split
+from msbench.spec import Case, Operator, Precision, Split
 
 
 def build(op: Operator, precision: Precision, source: str) -> ctypes.CDLL:

@@ -9,7 +9,8 @@ import pytest
 
 from msbench import operators
 from msbench.errors import SpecError, UnknownNameError
-from msbench.model import Array, Operator, Origin, Precision, Split
+from msbench.model import Origin
+from msbench.spec import Array, Operator, Precision, Split
 
 EIGHT = (
     "matrix_mul",
@@ -23,7 +24,7 @@ EIGHT = (
 )
 
 SPEC = """
-from msbench.model import Array, Case, Dim, Operator, Scalar, Split
+from msbench.spec import Array, Case, Dim, Operator, Scalar, Split
 
 fields = dict(
     name="double_it",
@@ -177,7 +178,7 @@ def test_a_right_spec_passes(tmp_path: Path) -> None:
         ("fields.update(cases=(Case({'N': 8}, Split.PAPER),))", "OPERATOR.cases: dims .* is not written as"),
         ("fields.update(cases=(Case((('N', 5000),), Split.PAPER),))", "N is no integer of its range 1 to 4096"),
         ("fields.update(cases=(Case((('N', True),), Split.PAPER),))", "N is no integer of its range"),
-        ("fields.update(cases=(Case((('N', 8),), 'paper'),))", "split 'paper' is no msbench.model.Split"),
+        ("fields.update(cases=(Case((('N', 8),), 'paper'),))", "split 'paper' is no msbench.spec.Split"),
         ("fields.update(cases=(Case((('N', 8),), Split.PAPER, 'best'),))", "distribution 'best' is none of"),
         ("fields.update(cases=2 * (Case((('N', 8),), Split.PAPER),))", "'N=8' given more than once"),
         ("fields.update(cases=(Case((('N', 8),), Split.PAPER, scalars=(('b', 1),)),))", "there is no scalar 'b'"),

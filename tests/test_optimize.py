@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from msbench import agents, providers
+from msbench.conversation import Limits, Message, Reply
 from msbench.errors import DeviceError, MsbenchError, ProviderUnavailable, ReplyError, WaitingForAnswer
 from msbench.executors.recorded import RecordedExecutor
 from msbench.harness.evaluate import Plan
-from msbench.model import Limits, Message, Origin, Reply, Task
+from msbench.model import Origin
 from msbench.optimize import Budget, Event, Settings, Summary, optimize, write_best
+from msbench.spec import Task
 from msbench.store.store import Store
 from tests import optimizing
 from tests.optimizing import FakeExecutor, Scripted, World, coded, fenced, kernel, planned

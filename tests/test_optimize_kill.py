@@ -53,15 +53,17 @@ def undisturbed(session: Session, tmp_path_factory: pytest.TempPathFactory) -> d
 
 
 def _history(db: Path) -> dict[str, Any]:
-    """What a run left behind, without names and clocks. (That no draft is evaluated twice, the child asserts.)"""
+    """What a run left behind, without names and clocks. (That no draft is evaluated twice, the child asserts too.)"""
     with Store(db) as store:
         (run,) = store.runs()
         steps = store.steps(run.id)
+        evaluations = [e for version in store.versions() for e in store.evaluations(version.id)]
         return {
             "run": (run.status, run.note, run.best_version_id),
             "steps": [s.model_dump(exclude=_NOT_COMPARED) for s in steps],
             "calls": [(c.row.number, c.row.step_number, c.row.agent, c.row.prompt_id, c.reply.content) for c in store.calls(run.id)],
-            "spent": [run.spend[name] for name in ("calls", "tokens")],
+            "evaluations": sorted((e.version_id, e.status) for e in evaluations),
+            "spent": [run.spend[name] for name in ("calls", "tokens", "evaluations")],
         }  # fmt: skip
 
 

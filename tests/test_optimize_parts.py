@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from msbench.conversation import Message
 from msbench.errors import BudgetExceeded
-from msbench.model import Message, Outcome, Status
+from msbench.model import Outcome, Status
 from msbench.optimize.budget import FEWEST_TOKENS, Budget, Ledger
 from msbench.optimize.judge import hypothesis_held, judge
 from tests import factories

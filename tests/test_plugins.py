@@ -32,13 +32,13 @@ def test_public_modules_are_plugins_and_a_new_file_is_one(package: str, tmp_path
 
 
 def test_a_plugin_is_the_module_of_that_name(package: str) -> None:
-    assert plugins.load(package, "saw").NAME == "saw"
+    assert plugins.load(package, "saw", "tool").NAME == "saw"
 
 
 @pytest.mark.parametrize("name", ["sawn", "_shared", "", "os", "saw.py", "../saw"])
 def test_no_other_name_is_a_plugin(package: str, name: str) -> None:
     with pytest.raises(UnknownNameError, match=r"There is no tool .*Known: hammer, saw") as caught:
-        plugins.load(package, name)
+        plugins.load(package, name, "tool")
     assert ("Did you mean 'saw'?" in str(caught.value)) == ("saw" in name)
 
 
@@ -53,4 +53,4 @@ def test_no_other_name_is_a_plugin(package: str, name: str) -> None:
 def test_the_plugins_of_msbench_import_without_a_gpu_or_a_key(package: str, known: set[str]) -> None:
     assert known <= set(plugins.names(package))
     for name in plugins.names(package):
-        assert plugins.load(package, name).__doc__
+        assert plugins.load(package, name, "plugin").__doc__

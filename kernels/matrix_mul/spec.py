@@ -1,7 +1,7 @@
 """matrix_mul: the operator that is bound by arithmetic."""
 
 from msbench import bounds
-from msbench.model import Array, Case, Dim, Operator, Split
+from msbench.spec import Array, Case, Dim, Operator, Split
 
 PARTIAL_SUMS = 8
 

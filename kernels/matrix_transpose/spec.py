@@ -1,6 +1,6 @@
 """matrix_transpose: nothing but memory access, half of it against the grain."""
 
-from msbench.model import Array, Case, Dim, Operator, Split
+from msbench.spec import Array, Case, Dim, Operator, Split
 
 
 def reference(xp, A, M, N):

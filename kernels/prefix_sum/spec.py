@@ -1,7 +1,7 @@
 """prefix_sum: an inclusive scan, whose every output depends on all inputs before it."""
 
 from msbench import bounds
-from msbench.model import Array, Case, Dim, Operator, Split
+from msbench.spec import Array, Case, Dim, Operator, Split
 
 BLOCK = 1024
 

@@ -1,7 +1,7 @@
 """rms_norm over one whole vector: a reduction, then a map that needs its result."""
 
 from msbench import bounds
-from msbench.model import Array, Case, Dim, Operator, Scalar, Split
+from msbench.spec import Array, Case, Dim, Operator, Scalar, Split
 
 
 def reference(xp, x, weight, bias, epsilon, N):

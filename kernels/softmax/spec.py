@@ -1,7 +1,7 @@
 """softmax over the rows of a matrix: two reductions and a map."""
 
 from msbench import bounds
-from msbench.model import Array, Case, Dim, Operator, Split
+from msbench.spec import Array, Case, Dim, Operator, Split
 
 
 def reference(xp, x, N, C):

@@ -1,7 +1,7 @@
 """spmv_csr: a sparse matrix times a vector; irregular reads and rows of unequal length."""
 
 from msbench import bounds
-from msbench.model import Array, Case, Dim, Operator, Split
+from msbench.spec import Array, Case, Dim, Operator, Split
 
 
 def reference(xp, values, col_indices, row_offsets, x, rows, cols, nnz):

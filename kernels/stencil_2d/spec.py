@@ -1,7 +1,7 @@
 """stencil_2d: one explicit step of the heat equation on a grid; neighbours are read again from cache, or not."""
 
 from msbench import bounds
-from msbench.model import Array, Case, Dim, Operator, Scalar, Split
+from msbench.spec import Array, Case, Dim, Operator, Scalar, Split
 
 SLAB = 2**24
 

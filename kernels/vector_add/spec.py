@@ -1,7 +1,7 @@
 """vector_add: the plainest operator; only bandwidth counts."""
 
 from msbench import bounds
-from msbench.model import Array, Case, Dim, Operator, Split
+from msbench.spec import Array, Case, Dim, Operator, Split
 
 
 def reference(xp, A, B, N):

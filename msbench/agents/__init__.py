@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from msbench import plugins
-from msbench.model import Message, Outcome, Reply
+from msbench.conversation import Message, Reply
+from msbench.model import Outcome
 
 if TYPE_CHECKING:
     from msbench.agents._briefing import Briefing
@@ -103,4 +104,4 @@ def pick(name: str) -> Strategy:
     Raises:
         UnknownNameError: there is no such strategy.
     """
-    return cast(Strategy, plugins.load("msbench.agents", name).create())
+    return cast(Strategy, plugins.load("msbench.agents", name, "strategy").create())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from msbench.agents import Attempt
-from msbench.model import Ceilings, Device, Failure, Operator, Precision
+from msbench.model import Ceilings, Device, Failure
+from msbench.spec import Operator, Precision
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from msbench.agents._briefing import Briefing
 from msbench.agents._hardware import architecture
-from msbench.model import Message
+from msbench.conversation import Message
 
 
 def conversation(agent: str, briefing: Briefing, **particulars: Any) -> list[Message]:

@@ -13,8 +13,9 @@ from msbench.agents._briefing import Briefing
 from msbench.agents._extract import extract_kernel
 from msbench.agents._plan import parse_plan
 from msbench.agents._prompts import conversation, reformat_request
+from msbench.conversation import Message
 from msbench.errors import ReplyError
-from msbench.model import Candidate, Message, Outcome
+from msbench.model import Candidate, Outcome
 
 DEBUG_ATTEMPTS = 2
 """How often one draft is repaired before the search goes on from the best version instead."""

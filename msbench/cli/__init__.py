@@ -15,6 +15,8 @@ from msbench.errors import MsbenchError, WaitingForAnswer
 
 app.add_typer(db_app, name="db")
 
+_INTERRUPTED = 130
+
 
 def main() -> NoReturn:
     """Run the command. An expected error becomes one message on the error stream.
@@ -29,7 +31,9 @@ def main() -> NoReturn:
     except MsbenchError as error:
         err.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        err.print("\ninterrupted; what was finished is stored")
-        sys.exit(130)
+    except SystemExit as ended:  # typer has already turned a KeyboardInterrupt into this
+        if ended.code == _INTERRUPTED:
+            said = "\ninterrupted; what was finished is stored, and `msbench optimize` goes on with --resume"
+            err.print(said, soft_wrap=True)
+        raise
     sys.exit(0)

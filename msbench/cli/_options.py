@@ -12,7 +12,7 @@ from rich.console import Console
 
 from msbench import databases, operators
 from msbench.errors import MsbenchError
-from msbench.model import Precision, Task
+from msbench.spec import Precision, Task
 from msbench.store.store import Store
 
 out = Console(highlight=False)
@@ -51,6 +51,14 @@ CASES_HELP = "paper, large, odd, heldout, all, smallest, or a case such as N=102
 Cases = Annotated[
     str,
     typer.Option("--cases", help=CASES_HELP),
+]
+Sittings = Annotated[
+    int,
+    typer.Option(
+        "--sittings",
+        min=1,
+        help="How many times cases of a few microseconds are measured, each time in new processes.",
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of inputs, held-out sizes and measuring order.")]
 

@@ -5,15 +5,34 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from msbench import databases, operators, report
 from msbench.cli._app import app
-from msbench.cli._options import Cases, Db, Device, Exec, Ops, Seed, command_line, err, out, pick_executor, tasks_named
+from msbench.cli._options import (
+    Cases,
+    Db,
+    Device,
+    Exec,
+    Ops,
+    Seed,
+    Sittings,
+    command_line,
+    err,
+    out,
+    pick_executor,
+    tasks_named,
+)
 from msbench.errors import MsbenchError
-from msbench.model import Candidate, Origin, Precision, Status
+from msbench.model import Candidate, Origin, Status
+from msbench.spec import Precision
+from msbench.store.store import Store
+
+if TYPE_CHECKING:
+    from msbench.harness.batch import Job
 
 
 @app.command("eval")
@@ -27,6 +46,7 @@ def evaluate_file(
     sanitize: Annotated[
         bool, typer.Option("--sanitize", help="With the cpu executor: run under AddressSanitizer.")
     ] = False,
+    sittings: Sittings = 4,
     quick: Annotated[
         bool, typer.Option("--quick", help="Check ordinary inputs only, not the adversarial ones.")
     ] = False,
@@ -57,6 +77,7 @@ def evaluate_file(
         checks=Checks.QUICK if quick else Checks.FULL,
         profile=profile,
         seed=seed,
+        sittings=sittings,
     )
     store = databases.writer(db)
     with (
@@ -66,8 +87,7 @@ def evaluate_file(
         rivals = [c for c in known.values() if c.origin in (Origin.NAIVE, Origin.LIBRARY)] if chosen.measures else []
         group = [candidate, *(c for c in rivals if c.id != candidate.id)]
         results = evaluate(chosen, operator, precision, group, plan, command=command_line(), progress=live)
-    for result in results:
-        store.add_evaluation(operator, result)
+    store.add_evaluations(operator, results)
     if as_json:
         sys.stdout.write(json.dumps(report.as_json(operator, results), indent=1) + "\n")
     else:
@@ -93,8 +113,12 @@ def bench(
     executor: Exec = "auto",
     profile: Annotated[bool, typer.Option("--profile", help="Profile the largest case of every version.")] = False,
     budget: Annotated[float, typer.Option("--budget", help="Seconds of measuring a case may take.")] = 2.0,
+    sittings: Sittings = 4,
     quick: Annotated[
         bool, typer.Option("--quick", help="Check ordinary inputs only, not the adversarial ones.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Leave out tasks that --db has already, by this harness on this device.")
     ] = False,
     seed: Seed = 0,
     ops_dir: Ops = None,
@@ -103,36 +127,68 @@ def bench(
 ) -> None:
     """Measure what is in kernels/ against each other, task by task, and record it.
 
-    Each task is stored as soon as it is finished. Exit code 1 if a version failed.
+    Each task is stored as soon as it is finished: an interrupted bench goes on with --resume. Exit code 1 if a version
+    failed.
 
     Example: `msbench bench softmax rms_norm/fp32 --versions naive,library --cases paper`
     """
-    from msbench.harness.evaluate import Checks, Plan, evaluate
+    from msbench.harness.batch import Job, evaluate_all
+    from msbench.harness.evaluate import Checks, Plan
 
     wanted = _origins(versions)
     store = databases.writer(db)
     failed = 0
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
-        for task in tasks_named(tasks, precision, ops_dir):
-            plan = Plan(
-                cases=operators.select_cases(task.operator, cases, seed),
-                checks=Checks.QUICK if quick else Checks.FULL,
-                profile=profile,
-                seed=seed,
-                time_budget_s=budget,
+        jobs = [
+            Job(
+                task.operator,
+                task.precision,
+                tuple(c for c in operators.versions(task.operator, task.precision) if c.origin in wanted),
+                Plan(
+                    cases=operators.select_cases(task.operator, cases, seed),
+                    checks=Checks.QUICK if quick else Checks.FULL,
+                    profile=profile,
+                    seed=seed,
+                    time_budget_s=budget,
+                    sittings=sittings,
+                ),
             )
-            group = [c for c in operators.versions(task.operator, task.precision) if c.origin in wanted]
-            live.task(task.id)
-            results = evaluate(
-                chosen, task.operator, task.precision, group, plan, command=command_line(), progress=live
-            )
-            for result in results:
-                store.add_evaluation(task.operator, result)
+            for task in tasks_named(tasks, precision, ops_dir)
+        ]
+        if resume:
+            left = [job for job in jobs if not _is_done(store, chosen.device().id, job)]
+            out.print(f"{len(jobs) - len(left)} of {len(jobs)} tasks are done already.")
+            jobs = left
+        for number, (job, results) in enumerate(evaluate_all(chosen, jobs, command=command_line(), progress=live), 1):
+            if isinstance(results, MsbenchError):
+                err.print(f"[red]{job.task}[/]: {escape(str(results))}", soft_wrap=True)
+                failed += len(job.candidates)
+                continue
+            store.add_evaluations(job.operator, results)
             failed += sum(r.status not in (Status.PASSED, Status.UNSUPPORTED) for r in results)
-            report.evaluation(out, task.operator, results)
+            report.evaluation(out, job.operator, results)
+            live.task(f"{number} of {len(jobs)} tasks done")
     if failed:
         err.print(f"{failed} version(s) did not pass; the tables above say why.")
         raise typer.Exit(1)
+
+
+def _is_done(store: Store, device_id: str, job: Job) -> bool:
+    """Whether the database has an evaluation of every version by today's harness on this device, on all of the cases."""
+    wanted = {case.id for case in job.plan.cases}
+    known = {version.id for version in store.versions(job.task)}
+    return all(c.id in known and _has_all(store, device_id, c.id, wanted) for c in job.candidates)
+
+
+def _has_all(store: Store, device_id: str, version_id: str, wanted: set[str]) -> bool:
+    from msbench.harness.evaluate import harness_digest
+
+    for row in store.evaluations(version_id):
+        if row.device_id == device_id and row.harness == harness_digest() and row.recorded_from is None:
+            found = store.evaluation(row.id)
+            if found.status is not Status.PASSED or wanted <= {m.case.id for m in found.measurements}:
+                return True
+    return False
 
 
 def _origins(text: str) -> tuple[Origin, ...]:

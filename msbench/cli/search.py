@@ -13,7 +13,7 @@ from msbench import databases, operators, report
 from msbench.cli._app import app
 from msbench.cli._options import CASES_HELP, Db, Device, Exec, Ops, command_line, err, out, pick_executor, tasks_named
 from msbench.errors import MsbenchError
-from msbench.model import Precision, Task
+from msbench.spec import Precision, Task
 
 if TYPE_CHECKING:
     from msbench.optimize import Settings
@@ -97,9 +97,7 @@ def optimize(
     budget: Annotated[float, typer.Option("--budget", help="Seconds of measuring a case may take.")] = 2.0,
     write_best: Annotated[
         Path | None,
-        typer.Option(
-            "--write-best", help="Also write each best version to FOLDER/<operator>/best/.", show_default=False
-        ),
+        typer.Option("--write-best", help="Also write each best version to FOLDER/OPERATOR/best/.", show_default=False),
     ] = None,
     seed: Annotated[
         int | None,
@@ -140,17 +138,18 @@ def optimize(
             model or row.model,
         )
         recording = recording or row.replay_of or ""
-    elif provider == "auto":
-        provider = providers.automatic()
     chosen_strategy = agents.pick(strategy)
+    searches = []  # all of them, so that what can't be begun is refused before the first one takes its time
+    for task in tasks_named(tasks, precision, ops_dir):
+        answers = providers.pick(
+            provider, model=model, price=prices, folder=prompts, wait=wait, store=readers, run=recording
+        )
+        settings = None if resume else _settings(task, answers, cases, rounds, seed, budget)
+        searches.append((task, answers, settings))
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
         report.machine(out, chosen)
-        for task in tasks_named(tasks, precision, ops_dir):
+        for task, answers, settings in searches:
             live.task(task.id)
-            answers = providers.pick(
-                provider, model=model, price=prices, folder=prompts, wait=wait, store=readers, run=recording
-            )
-            settings = None if resume else _settings(task, answers, cases, rounds, seed, budget)
             summary = run_engine(
                 task,
                 strategy=chosen_strategy,

@@ -60,7 +60,7 @@ def unsupported_construct(log: str) -> str | None:
         if not error:
             continue
         if found := _OWN.search(line):
-            return found["what"] or found["name"].replace("_", " ") + f" ({error['where']})"
+            return found["what"] or found["name"].replace("_", " ")  # its place is that of our macro
         if found := _NO_HEADER.search(line):
             return next(
                 (f"{what} ({error['where']})" for p, what in _LIBRARIES.items() if re.fullmatch(p, found["header"])),

@@ -44,5 +44,5 @@ def pick(name: str, **options: Any) -> Executor:
 
 
 def _create(name: str, options: dict[str, Any]) -> Executor:
-    executor: Executor = plugins.load(__name__, name).create(**options)
+    executor: Executor = plugins.load(__name__, name, "executor").create(**options)
     return executor

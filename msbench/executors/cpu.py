@@ -23,20 +23,8 @@ from msbench.harness.arena import Arena, Layout
 from msbench.harness.compiler_output import classify_failure
 from msbench.harness.process import WorkerProcess
 from msbench.harness.protocols import Plan, Runner
-from msbench.model import (
-    BuildResult,
-    Candidate,
-    Case,
-    Ceilings,
-    Device,
-    Failure,
-    Fault,
-    Measurement,
-    Operator,
-    Precision,
-    Profile,
-    digest,
-)
+from msbench.model import BuildResult, Candidate, Ceilings, Device, Failure, Fault, Measurement, Profile, digest
+from msbench.spec import Case, Operator, Precision
 
 LAUNCH_LIMIT_S = 30.0
 """One launch may take this long; a kernel that hangs is stopped then, and its line named."""

@@ -28,18 +28,8 @@ from msbench.harness.locks import gpu_lock
 from msbench.harness.protocols import Plan, Runner
 from msbench.harness.shared_memory import Block, SharedMemory
 from msbench.harness.verify import verify_timed
-from msbench.model import (
-    BuildResult,
-    Candidate,
-    Case,
-    Ceilings,
-    Device,
-    Measurement,
-    Operator,
-    Precision,
-    Profile,
-    digest,
-)
+from msbench.model import BuildResult, Candidate, Ceilings, Device, Measurement, Profile, digest
+from msbench.spec import Case, Operator, Precision
 from msbench.statistics import median
 
 _INPUT_SETS = 2
@@ -75,15 +65,23 @@ class CudaExecutor:
     measures = True
     check_limit: float | None = None
 
-    def __init__(self, gpu: gpus.Gpu, tools: toolchain.Toolchain, store: CeilingsStore | None = None) -> None:
+    def __init__(
+        self, gpu: gpus.Gpu, tools: toolchain.Toolchain, store: CeilingsStore | None = None, *, locked: bool = False
+    ) -> None:
         self.gpu = gpu
         self.toolchain = tools
         self.arch = toolchain.architecture(gpu.capability)
         self._store = store
+        self._locked = locked
         self._resources = ExitStack()
         self._runners: list[GpuRunner] = []
         self._nvml = telemetry.Gpu(gpu.uuid)
         self._groups = 0
+
+    def sibling(self) -> CudaExecutor:
+        """Another one on the same GPU, for checking in a thread of its own while this one holds the GPU's lock."""
+        _ = self.xp
+        return CudaExecutor(self.gpu, self.toolchain, self._store, locked=True)
 
     # ------------------------------------------------------------------ the device
 
@@ -96,7 +94,8 @@ class CudaExecutor:
             raise DeviceError(
                 f"The cuda executor needs CuPy: {error}. Install it with `pip install 'mskernelbench[cuda]'`."
             ) from error
-        self._resources.enter_context(gpu_lock(self.gpu.uuid, waiting=lambda text: print(text, file=sys.stderr)))
+        if not self._locked:
+            self._resources.enter_context(gpu_lock(self.gpu.uuid, waiting=lambda text: print(text, file=sys.stderr)))
         try:
             cupy.cuda.Device(self.gpu.index).use()
             cupy.cuda.runtime.deviceSynchronize()
@@ -176,7 +175,8 @@ class CudaExecutor:
         return runner
 
     def _finish_own_work(self) -> None:
-        self.xp.cuda.runtime.deviceSynchronize()
+        with self.xp.cuda.Device(self.gpu.index):  # which is a thread's own choice
+            self.xp.cuda.runtime.deviceSynchronize()
 
     def _require_health(self) -> None:
         """After a failure: the device must still do arithmetic, or all that follows would be blamed on kernels."""
@@ -235,6 +235,7 @@ class CudaExecutor:
                 seed=plan.seed,
                 budget_s=plan.time_budget_s,
                 half_width=plan.half_width,
+                sittings=plan.sittings,
                 verify=partial(verify_timed, op, precision, case, arenas, plan.seed, self.xp),
                 telemetry=self._nvml.telemetry(),
             )
@@ -269,7 +270,7 @@ class CudaExecutor:
         bottleneck, evidence = profiling.classify(metrics)
         facts = tuple({"name": k.name, "time_ns": k.time_ns, **k.metrics} for k in kernels)
         return Profile(
-            case, "ncu", metrics, bottleneck, evidence, tool=f"Nsight Compute at {self.toolchain.ncu}", kernels=facts
+            case, "ncu", metrics, bottleneck, evidence, tool=ncu.tool_name(self.toolchain.ncu), kernels=facts
         )
 
     def _achieved(

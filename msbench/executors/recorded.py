@@ -13,19 +13,8 @@ from msbench import plugins
 from msbench.errors import ExecutorError, UnknownNameError
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.protocols import Executor, Plan, Runner
-from msbench.model import (
-    BuildResult,
-    Candidate,
-    Case,
-    Ceilings,
-    Device,
-    Evaluation,
-    Measurement,
-    Operator,
-    Precision,
-    Profile,
-    Status,
-)
+from msbench.model import BuildResult, Candidate, Ceilings, Device, Evaluation, Measurement, Profile, Status
+from msbench.spec import Case, Operator, Precision
 from msbench.store.store import Store
 from msbench.store.tables import EvaluationRow, MeasurementRow
 
@@ -42,7 +31,7 @@ def create(
         UnknownNameError: nothing was recorded on such a device.
         ToolchainError: there is no host compiler to check kernels with.
     """
-    checker: Executor = plugins.load(__package__ or "msbench.executors", "cpu").create(sanitize=sanitize)
+    checker: Executor = plugins.load("msbench.executors", "cpu", "executor").create(sanitize=sanitize)
     try:
         return RecordedExecutor(checker, store, device)
     except BaseException:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from msbench.harness.inputs import storage_dtype
-from msbench.model import Case, Operator, Precision
 from msbench.operators import shapes
+from msbench.spec import Case, Operator, Precision
 
 REDZONE = 4096
 """Bytes, at least, before and after each array."""

@@ -25,7 +25,8 @@ from msbench import operators, resources
 from msbench.errors import ToolchainError
 from msbench.harness import compiler_output
 from msbench.harness.toolchain import HEADERS, Toolchain, gencode
-from msbench.model import BuildResult, Candidate, Failure, Fault, Operator, digest
+from msbench.model import BuildResult, Candidate, Failure, Fault, digest
+from msbench.spec import Operator
 
 TIME_LIMIT_S = 180.0
 """A compilation may take this long; all of CUB takes about ten seconds."""

@@ -18,7 +18,8 @@ from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
 from msbench.harness.arena import Arena, Damage, Layout, Poison, differences
 from msbench.harness.compare import Comparison, Expectation, compare, expected, prepare
 from msbench.harness.protocols import Executor, Runner
-from msbench.model import Case, CheckResult, Failure, Fault, Operator, Precision
+from msbench.model import CheckResult, Failure, Fault
+from msbench.spec import Case, Operator, Precision
 
 __all__ = ["VARIANTS", "CaseCheck", "check_case", "compare", "expected", "fault_of", "prepare"]
 

@@ -5,7 +5,7 @@ Temporaries stay small (a chunk of elements at a time), since the largest cases 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from msbench.errors import SpecError
 from msbench.harness.arena import as_bytes
 from msbench.harness.inputs import generate
-from msbench.model import Case, Operator, Precision
+from msbench.spec import Case, Operator, Precision
 
 _CHUNK = 1 << 22  # elements compared together: 32 MiB a float64 temporary
 
@@ -66,18 +66,31 @@ def expected(
     """The float64 references and bounds of every output, from float64 copies of the precision-rounded ``inputs``.
 
     Raises:
-        SpecError: ``reference`` or ``bound`` forgets an output or gives a wrong shape.
+        SpecError: ``reference`` or ``bound`` raised, forgets an output or gives a wrong shape.
     """
     exact = {n: a if a.dtype.kind == "i" else a.astype(np.float64) for n, a in inputs.items()}
     arguments = {**exact, **op.scalar_values(case), **dict(case.dims)}
     with np.errstate(all="ignore"):  # NaN and infinity among the inputs are deliberate
-        references = _by_name(op, "reference", op.reference(xp, **arguments), xp)
-        bounds = _by_name(op, "bound", op.bound(xp, precision.unit_roundoff, references, **arguments), xp)
+        references = _by_name(
+            op, "reference", _called(op, "reference", case, lambda: op.reference(xp, **arguments)), xp
+        )
+        bound = _called(op, "bound", case, lambda: op.bound(xp, precision.unit_roundoff, references, **arguments))
+        bounds = _by_name(op, "bound", bound, xp)
     for name, bound in bounds.items():
         shape = references[name].shape
         if bound.size != 1 and bound.shape != shape:
             bounds[name] = xp.ascontiguousarray(xp.broadcast_to(bound, shape))
     return references, bounds
+
+
+def _called(op: Operator, what: str, case: Case, function: Callable[[], Any]) -> Any:
+    """What a spec's function gives; what it raises is the spec's fault, but for want of memory."""
+    try:
+        return function()
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise SpecError(f"{op.name}: {what} failed at {case.id}: {type(error).__name__}: {error}.") from error
 
 
 def _by_name(op: Operator, what: str, result: Any, xp: Any) -> dict[str, Any]:

@@ -9,37 +9,42 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 from msbench import roofline
 from msbench.errors import DeviceError, UnsupportedError, WorkerError
+from msbench.harness import sittings
 from msbench.harness.check import CaseCheck, fault_of
 from msbench.harness.protocols import Checks, Executor, Plan, Progress, Remembers, Runner
 from msbench.harness.schedule import Scheduled, schedule, work
 from msbench.model import (
     BuildResult,
     Candidate,
-    Case,
     CheckResult,
     Device,
     Evaluation,
     Failure,
     Fault,
     Measurement,
-    Operator,
-    Precision,
+    Origin,
     Profile,
     Stage,
     Status,
     digest,
 )
+from msbench.spec import Case, Operator, Precision
 from msbench.statistics import median
+
+Dims = tuple[tuple[str, int], ...]
+Build = Callable[[Operator, Candidate], BuildResult]
+Room = Callable[[Operator, Precision, Case], AbstractContextManager[object]]
 
 __all__ = ["Checks", "Executor", "Plan", "Progress", "Remembers", "Runner", "evaluate", "harness_digest"]
 
@@ -72,20 +77,9 @@ def evaluate(
         DeviceError: the device is missing, lost, or too small for a case.
         SpecError: the operator's spec is wrong.
     """
-    with ExitStack() as resources:
-        pipeline = _Pipeline(executor, operator, precision, plan, progress or _Silence(), resources)
-        entries = [_Entry(candidate) for candidate in candidates]
-        pipeline.build(entries)
-        pipeline.check(entries)
-        if plan.measure and executor.measures:
-            pipeline.measure(entries)
-            resources.close()  # no runner may disturb a profiler, nor hold memory that it needs
-            if plan.profile:
-                pipeline.profile(entries)
-        if plan.measure and isinstance(executor, Remembers):
-            pipeline.recall(executor, entries)
-        device = executor.checked_on() if isinstance(executor, Remembers) else executor.device()
-        return [entry.evaluation(executor.name, device, command, plan.seed) for entry in entries]
+    with Group(executor, operator, precision, candidates, plan, progress=progress) as group:
+        group.check()
+        return group.finish(command)
 
 
 @cache
@@ -115,6 +109,7 @@ class _Entry:
     profiles: list[Profile] = field(default_factory=list)
     recorded: Evaluation | None = None
     notes: list[str] = field(default_factory=list)
+    refused: set[Dims] = field(default_factory=set)
 
     @property
     def name(self) -> str:
@@ -162,26 +157,80 @@ class _Entry:
         )
 
 
-@dataclass
-class _Pipeline:
-    """The stages; each takes all entries and leaves those alone that have failed."""
+class Group:
+    """Versions of one task on their way through the stages, together; a failed one is left alone from there on.
 
-    executor: Executor
-    op: Operator
-    precision: Precision
-    plan: Plan
-    progress: Progress
-    resources: ExitStack
+    ``check`` builds and checks, ``finish`` measures and profiles what passed. In between (``pause``) the group may move to
+    another executor of the same device: its processes are ended, and started again where they are needed.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        operator: Operator,
+        precision: Precision,
+        candidates: Sequence[Candidate],
+        plan: Plan,
+        *,
+        progress: Progress | None = None,
+        build: Build | None = None,
+        room: Room | None = None,
+    ) -> None:
+        """
+        Args:
+            build: in place of the executor's own, where builds were begun earlier.
+            room: entered for each case that is checked, where others are checked at the same time.
+        """
+        self.executor = executor
+        self.op = operator
+        self.precision = precision
+        self.plan = plan
+        self.progress = progress or _Silence()
+        self._build_one = build or executor.build
+        self._room = room or (lambda op, precision, case: nullcontext())
+        self._entries = [_Entry(candidate) for candidate in candidates]
+        self.resources = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.resources.close()
+
+    def check(self) -> None:
+        """Build and check every version. Raises what ``evaluate`` raises."""
+        self._build(self._entries)
+        self._check(self._entries)
+
+    def pause(self) -> None:
+        """End all processes."""
+        self.resources.close()
+        for entry in self._entries:
+            entry.runner = None
+
+    def finish(self, command: str, executor: Executor | None = None) -> list[Evaluation]:
+        """Measure and profile what passed; one evaluation for each candidate. Raises what ``evaluate`` raises."""
+        self.executor = executor or self.executor
+        if self.plan.measure and self.executor.measures:
+            self._open([entry for entry in self._entries if entry.alive and entry.runner is None])
+            self._measure(self._entries)
+            self.resources.close()  # no runner may disturb a profiler, nor hold memory that it needs
+            if self.plan.profile:
+                self._profile(self._entries)
+        if self.plan.measure and isinstance(self.executor, Remembers):
+            self._recall(self.executor, self._entries)
+        device = self.executor.checked_on() if isinstance(self.executor, Remembers) else self.executor.device()
+        return [entry.evaluation(self.executor.name, device, command, self.plan.seed) for entry in self._entries]
 
     @property
     def _task(self) -> str:
         return f"{self.op.name}/{self.precision}"
 
-    def build(self, entries: Sequence[_Entry]) -> None:
+    def _build(self, entries: Sequence[_Entry]) -> None:
         self.progress.started(f"building {self._task}")
         pool = ThreadPoolExecutor(max(1, min(len(entries), os.cpu_count() or 1)), thread_name_prefix="msbench-build")
         try:
-            waiting = {pool.submit(self.executor.build, self.op, entry.candidate): entry for entry in entries}
+            waiting = {pool.submit(self._build_one, self.op, entry.candidate): entry for entry in entries}
             for done, future in enumerate(as_completed(waiting), 1):
                 entry = waiting[future]
                 entry.build = future.result()
@@ -192,7 +241,7 @@ class _Pipeline:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def check(self, entries: Sequence[_Entry]) -> None:
+    def _check(self, entries: Sequence[_Entry]) -> None:
         self.progress.started(f"checking {self._task}")
         planned = schedule(self.op, self.plan, self.executor.check_limit)
         left_out = sum(case not in {item.case for item in planned} for case in self.plan.cases)
@@ -201,16 +250,32 @@ class _Pipeline:
                 reason = f"None of the cases is small enough to be checked by the {self.executor.name} executor."
                 entry.fail(Stage.CHECK, Failure(Fault.UNSUPPORTED, reason))
             elif left_out:
-                entry.notes.append(f"{left_out} of {len(self.plan.cases)} cases are too large to be checked here.")
+                are = "is" if left_out == 1 else "are"
+                entry.notes.append(f"{left_out} of {len(self.plan.cases)} cases {are} too large to be checked here.")
         for done, item in enumerate(planned, 1):
             alive = [entry for entry in entries if entry.alive]
             if not alive:
                 return
             check = CaseCheck(self.executor, self.op, self.precision, item.case, self.plan.seed)
-            with self._memory_for("check", item.case), check:
+            with self._room(self.op, self.precision, item.case), self._memory_for("check", item.case), check:
                 for entry in alive:
                     self._check_one(entry, check, item)
             self.progress.advanced(done, len(planned), item.case.id)
+        for entry in entries:
+            self._tell_refused(entry)
+
+    def _tell_refused(self, entry: _Entry) -> None:
+        """Say which cases a library does not take; one that takes none has no times."""
+        refused = [case.id for case in self.plan.cases if case.dims in entry.refused]
+        if entry.alive and not entry.checks:
+            message = (
+                f"{entry.name} takes none of the sizes that were tried: its launcher returned cudaErrorNotSupported."
+            )
+            entry.fail(Stage.CHECK, Failure(Fault.UNSUPPORTED, message))
+        elif refused:
+            entry.notes.append(
+                f"It does not take {len(refused)} of {len(self.plan.cases)} cases: {'; '.join(refused)}."
+            )
 
     @contextmanager
     def _memory_for(self, what: str, case: Case) -> Iterator[None]:
@@ -229,35 +294,70 @@ class _Pipeline:
                 entry.runner = self.executor.open(self.op, entry.build, entry.candidate)
                 self.resources.callback(entry.runner.close)
             results = case_check.run(entry.runner, item.variants)
-            entry.checks.extend(results)
             failure = next((r.failure for r in results if r.failure), None)
+            if failure and failure.fault is Fault.UNSUPPORTED:
+                if entry.candidate.origin is Origin.LIBRARY:
+                    entry.refused.add(item.case.dims)
+                    entry.checks.extend(r for r in results if r.passed)
+                    return
+                failure = replace(failure, fault=Fault.LAUNCH)
+            entry.checks.extend(results)
             if failure:
                 entry.fail(Stage.CHECK, failure)
         if not entry.alive and entry.runner is not None:
             entry.runner.close()  # its memory is the others'
 
-    def measure(self, entries: Sequence[_Entry]) -> None:
+    def _measure(self, entries: Sequence[_Entry]) -> None:
         self.progress.started(f"measuring {self._task}")
         cases = sorted(self.plan.cases, key=lambda case: work(self.op, case))
+        parts: dict[Case, list[dict[int, Measurement]]] = {}
         for done, case in enumerate(cases, 1):
-            group = [entry for entry in entries if entry.alive]
-            if not group:
-                return
-            self._measure_group(group, case)
+            parts[case] = [self._measure_group(entries, case)]
             self.progress.advanced(done, len(cases), case.id)
+        short = [case for case, (found,) in parts.items() if sittings.is_short(list(found.values()))]
+        for number in range(2, self.plan.sittings + 1 if short else 2):
+            self._open([entry for entry in entries if entry.alive])
+            for case in short:
+                parts[case].append(self._measure_group(entries, case))
+            self.progress.advanced(number, self.plan.sittings, f"{len(short)} short cases, in new processes")
+        for sat in parts.values():
+            whole = [number for number in sat[0] if all(number in part for part in sat)]
+            joined = sittings.join([[part[number] for number in whole] for part in sat], self.plan.half_width)
+            for number, measurement in (sat[0] | dict(zip(whole, joined, strict=True))).items():
+                entries[number].measurements.append(measurement)
 
-    def _measure_group(self, group: Sequence[_Entry], case: Case) -> None:
-        runners = [entry.runner for entry in group if entry.runner is not None]
+    def _measure_group(self, entries: Sequence[_Entry], case: Case) -> dict[int, Measurement]:
+        """The measurement of each entry that is alive, by its number; what fails stops there."""
+        group = {
+            number: entry for number, entry in enumerate(entries) if entry.alive and case.dims not in entry.refused
+        }
+        if not group:
+            return {}
+        runners = [entry.runner for entry in group.values() if entry.runner is not None]
         start = time.perf_counter()
         with self._memory_for("measure", case):
             measurements = self.executor.measure(self.op, self.precision, case, runners, self.plan)
         seconds = time.perf_counter() - start
-        for entry, measured in zip(group, measurements, strict=True):
-            measurement = self._possible(measured)
+        found = {}
+        for (number, entry), measured in zip(group.items(), measurements, strict=True):
+            found[number] = measurement = self._possible(measured)
             entry.seconds += seconds / len(group)
-            entry.measurements.append(measurement)
             if measurement.failure:
                 entry.fail(Stage.MEASURE, measurement.failure)
+        return found
+
+    def _open(self, entries: Sequence[_Entry]) -> None:
+        """Put each version into a new process."""
+        with ThreadPoolExecutor(max(1, len(entries)), thread_name_prefix="msbench-open") as pool:
+            list(pool.map(self._open_one, entries))
+
+    def _open_one(self, entry: _Entry) -> None:
+        assert entry.build is not None
+        with entry.at(Stage.MEASURE):
+            if entry.runner is not None:
+                entry.runner.close()
+            entry.runner = self.executor.open(self.op, entry.build, entry.candidate)
+            self.resources.callback(entry.runner.close)
 
     def _possible(self, measurement: Measurement) -> Measurement:
         """The measurement, failed if it is faster than the device can be."""
@@ -279,11 +379,11 @@ class _Pipeline:
         message = f"Case {measurement.case.id}: {reason}"
         return replace(measurement, failure=Failure(Fault.IMPOSSIBLE, message))
 
-    def profile(self, entries: Sequence[_Entry]) -> None:
+    def _profile(self, entries: Sequence[_Entry]) -> None:
         self.progress.started(f"profiling {self._task}")
         nbytes = {case: self.op.nbytes(self.precision.itemsize, **dict(case.dims)) for case in self.plan.cases}
         cases = self.plan.profile_cases or tuple(sorted(nbytes, key=lambda case: nbytes[case])[-1:])
-        todo = [(entry, case) for entry in entries if entry.alive for case in cases]
+        todo = [(entry, case) for entry in entries if entry.alive for case in cases if case.dims not in entry.refused]
         for done, (entry, case) in enumerate(todo, 1):
             assert entry.build is not None
             measurement = next((m for m in entry.measurements if m.case == case), None)
@@ -296,7 +396,7 @@ class _Pipeline:
                     entry.fail(Stage.PROFILE, profile.failure)
             self.progress.advanced(done, len(todo), f"{entry.name} at {case.id}")
 
-    def recall(self, memory: Remembers, entries: Sequence[_Entry]) -> None:
+    def _recall(self, memory: Remembers, entries: Sequence[_Entry]) -> None:
         """Add what was measured earlier to what was checked now, saying that it was earlier."""
         wanted = {case.id for case in self.plan.cases}
         usable = [entry for entry in entries if entry.status in (Status.PASSED, Status.UNSUPPORTED)]

@@ -12,7 +12,8 @@ from typing import Any
 from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerError, WorkerTimeout
 from msbench.harness.arena import Arena
 from msbench.harness.process import WorkerProcess
-from msbench.model import Candidate, Case, Operator
+from msbench.model import Candidate
+from msbench.spec import Case, Operator
 
 START_LIMIT_S = 120.0
 """Starting Python, creating a CUDA context and loading a vendor library may take this long."""
@@ -132,9 +133,9 @@ class MeasuredProcess:
         """Time cold repetitions on the prepared job's input sets, in turn."""
         return _batch(self._call("cold", limit_s, first_set=first_set, repetitions=repetitions, held=held))
 
-    def floor(self, repetitions: int) -> Batch:
-        """Time an empty kernel in the same way."""
-        return _batch(self._call("floor", LAUNCH_LIMIT_S, repetitions=repetitions))
+    def floor(self, repetitions: int, launches: int = 1) -> Batch:
+        """Time so many empty kernels in a row in the same way."""
+        return _batch(self._call("floor", LAUNCH_LIMIT_S, repetitions=repetitions, launches=launches))
 
     def capture(self, copies: int, *, nothing: bool = False) -> int:
         """Capture calls (of an empty kernel, for ``nothing``) in a graph; how many device operations it has."""

@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from msbench.errors import SpecError
-from msbench.model import Array, Case, Operator, Precision, digest
+from msbench.model import digest
 from msbench.operators import shapes
+from msbench.spec import Array, Case, Operator, Precision
 
 _MASK = 2**64 - 1
 _GAMMA = 0x9E3779B97F4A7C15

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from msbench.model import digest
@@ -98,15 +99,27 @@ class KernelProfile:
         return self.metrics.get(_TIME, 0.0)
 
 
+def tool_name(ncu: Path | None) -> str:
+    """What ``Profile.tool`` says of counters: ``"Nsight Compute 2025.3.1.0"``, or no version where ncu tells none.
+
+    Where ncu lies is no part of it: that is this machine's business.
+    """
+    try:
+        found = re.search(r"^Version (\d\S*)", _version(ncu), re.MULTILINE) if ncu else None
+    except NcuError:
+        found = None
+    return f"Nsight Compute {found[1]}" if found else "Nsight Compute"
+
+
 def collect(
-    ncu: Path, argv: Sequence[str], env: dict[str, str], capability: tuple[int, int], cache: Path, limit_s: float
+    ncu: Path, argv: Sequence[str], env: dict[str, str], capability: tuple[int, int], cache_dir: Path, limit_s: float
 ) -> list[KernelProfile]:
     """Profile the kernels that ``argv`` launches between cudaProfilerStart and Stop.
 
     Raises:
         NcuError: it is not permitted, failed, outran ``limit_s`` or saw no kernel.
     """
-    asked = [*known_metrics(ncu, capability, cache), *LAUNCH_METRICS]
+    asked = [*known_metrics(ncu, capability, cache_dir), *LAUNCH_METRICS]
     said = ""
     for _ in range(4):
         command = [
@@ -131,17 +144,14 @@ def collect(
     return found
 
 
-def known_metrics(ncu: Path, capability: tuple[int, int], cache: Path) -> list[str]:
+def known_metrics(ncu: Path, capability: tuple[int, int], cache_dir: Path) -> list[str]:
     """Those of ``METRICS`` that the device has. One unknown id fails a whole run, so ncu is asked, once for each chip.
 
     Raises:
         NcuError: ncu does not answer.
     """
-    code, version, said = _run([str(ncu), "--version"], None, 60)
-    if code != 0:
-        raise NcuError(f"{ncu} does not run: {_last_words(version + said)}")
     chip = _CHIPS.get(capability)
-    kept = cache / "ncu" / f"{digest(version, str(capability))}.json"
+    kept = cache_dir / "ncu" / f"{digest(_version(ncu), str(capability))}.json"
     try:
         names = set(json.loads(kept.read_text(encoding="utf-8")))
     except (OSError, ValueError):
@@ -154,6 +164,15 @@ def known_metrics(ncu: Path, capability: tuple[int, int], cache: Path) -> list[s
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(sorted(names)), encoding="utf-8")
     return available(METRICS, names)
+
+
+@cache
+def _version(ncu: Path) -> str:
+    """All that ``ncu --version`` prints. Raises NcuError where it does not run."""
+    code, output, said = _run([str(ncu), "--version"], None, 60)
+    if code != 0:
+        raise NcuError(f"ncu does not run: {_last_words(output + said)}")
+    return output
 
 
 def available(wanted: Iterable[str], names: set[str]) -> list[str]:
@@ -238,7 +257,7 @@ def _run(argv: Sequence[str], env: dict[str, str] | None, limit_s: float) -> tup
                 argv, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
             )
         except OSError as error:
-            raise NcuError(f"{argv[0]} can't be started: {error}") from error
+            raise NcuError(f"ncu can't be started: {error.strerror}") from error
         try:
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:

@@ -13,18 +13,8 @@ from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
 from msbench.harness.arena import Arena, Layout
-from msbench.model import (
-    BuildResult,
-    Candidate,
-    Case,
-    Ceilings,
-    Device,
-    Evaluation,
-    Measurement,
-    Operator,
-    Precision,
-    Profile,
-)
+from msbench.model import BuildResult, Candidate, Ceilings, Device, Evaluation, Measurement, Profile
+from msbench.spec import Case, Operator, Precision
 
 
 class Checks(StrEnum):
@@ -45,7 +35,8 @@ class Plan:
 
     ``cases`` are checked and measured. ``heldout`` further cases, drawn from ``seed``, are only checked (``full``).
     ``time_budget_s`` and ``half_width`` are the measurement's two ways to stop, for each case: the time that a group of
-    candidates may take, and the relative half-width of the 95 % interval that is narrow enough.
+    candidates may take, and the relative half-width of the 95 % interval that is narrow enough. Cases of a few
+    microseconds are measured ``sittings`` times, each time with new processes.
     ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
     """
 
@@ -58,6 +49,7 @@ class Plan:
     seed: int = 0
     time_budget_s: float = 5.0
     half_width: float = 0.01
+    sittings: int = 4
 
 
 class Progress(Protocol):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from msbench.harness.check import VARIANTS
 from msbench.harness.protocols import Checks, Plan
-from msbench.model import Case, Operator, Split
 from msbench.operators import elements, heldout
+from msbench.spec import Case, Operator, Split
 
 EXTRA_LIMIT = 2e9
 """The work up to which a case is also checked misaligned, repeated and with changed inputs: eight launches more."""

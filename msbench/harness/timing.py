@@ -10,14 +10,17 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import fmean, median
 from typing import Protocol
 
 from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
 from msbench.harness.check import fault_of
 from msbench.harness.gpu_runner import Batch, Job
+from msbench.harness.sittings import SHORT_NS
 from msbench.harness.telemetry import Telemetry
-from msbench.model import Case, Failure, Measurement
+from msbench.model import Failure, Measurement
+from msbench.spec import Case
 from msbench.statistics import converged, round_centres
 
 BATCH_NS = 4e6
@@ -43,6 +46,7 @@ _HOT_SAMPLE_NS = 1e6
 _HOT_SAMPLES = 7
 _HOT_NODES = 512
 _FLOOR_REPETITIONS = 20
+_FLOOR_LAUNCHES = 4
 _BUSY_S = 0.02
 _VERIFIED_REPETITIONS = 4
 
@@ -56,7 +60,7 @@ class Subject(Protocol):
 
     def cold(self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0) -> Batch: ...
 
-    def floor(self, repetitions: int) -> Batch: ...
+    def floor(self, repetitions: int, launches: int = 1) -> Batch: ...
 
     def capture(self, copies: int) -> int: ...
 
@@ -86,7 +90,7 @@ class Track:
     turn: int = 0
     rounds: list[tuple[float, ...]] = field(default_factory=list)
     host_ns: list[float] = field(default_factory=list)
-    floors: list[float] = field(default_factory=list)
+    floors: dict[int, list[float]] = field(default_factory=dict)
     hot_ns: float | None = None
     hot_note: str = ""
     noisy: bool = True
@@ -98,9 +102,14 @@ class Track:
         return self.failure is None
 
     @property
-    def floor_ns(self) -> float | None:
-        """What an empty kernel took in this version's process, in the same rounds."""
-        return round_centres([self.floors]).item() if self.floors else None
+    def launches(self) -> int:
+        """How many empty kernels in a row are its floor."""
+        return min(self.nodes, _FLOOR_LAUNCHES) if self.nodes != _UNKNOWN_NODES else 1
+
+    def floor_ns(self, launches: int = 1) -> float | None:
+        """What so many empty kernels in a row took in this version's process, in the same rounds."""
+        floors = self.floors.get(launches)
+        return round_centres([floors]).item() if floors else None
 
     @property
     def held(self) -> bool:
@@ -139,18 +148,22 @@ def measure_group(
     half_width: float,
     verify: Verify,
     telemetry: Telemetry,
+    sittings: int = 1,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Measurement]:
     """Measure versions on one case; one measurement each, in their order.
 
     Stops when the ratio of each to the fastest is known to ±``half_width`` (95 %), or after ``budget_s`` seconds of
-    rounds, which then are labelled noisy. A version that fails is left out from there on.
+    rounds, which then are labelled noisy; a short case, which is measured in several ``sittings``, has its part of that
+    in each. A version that fails is left out from there on.
     """
     tracks = [Track(subject) for subject in subjects]
     for track in tracks:
         _guarded(track, lambda track: _warm_up(track, job))
     for track in tracks:
         _guarded(track, lambda track: track.subject.busy(_BUSY_S))
+    if any(track.alive and track.estimate_ns < SHORT_NS for track in tracks):
+        budget_s /= sittings
     _interleave(tracks, random.Random(seed), budget_s, half_width, telemetry, clock)
     for track in tracks:
         _guarded(track, _hot)
@@ -168,7 +181,7 @@ def measure_group(
             samples_ns=tuple(_shifted(samples, shift) for samples in track.rounds),
             hot_ns=track.hot_ns,
             host_ns=median(track.host_ns) if track.host_ns else None,
-            floor_ns=track.floor_ns,
+            floor_ns=track.floor_ns(),
             noisy=track.noisy,
             sm_clock_mhz=conditions.sm_clock_mhz,
             temperature_c=conditions.temperature_c,
@@ -184,12 +197,16 @@ def measure_group(
 def _shifts(tracks: Sequence[Track]) -> list[float]:
     """What is added to each version's times so that all have the same floor, in ns.
 
-    The two events and the launch between them take up to half a microsecond more or less in one process than in
-    another, for as long as it lives; an empty kernel shows by how much. The group keeps its mean.
+    The two events and the launches between them take up to half a microsecond more or less in one process than in
+    another, for as long as it lives; as many empty kernels in a row show by how much. The group keeps its mean.
     """
-    floors = [track.floor_ns for track in tracks]
-    known = [floor for floor in floors if floor is not None]
-    return [0.0 if floor is None else fmean(known) - floor for floor in floors]
+    shifts = []
+    for track in tracks:
+        own = track.floor_ns(track.launches)
+        floors = [other.floor_ns(track.launches) for other in tracks]
+        known = [floor for floor in floors if floor is not None]
+        shifts.append(0.0 if own is None else fmean(known) - own)
+    return shifts
 
 
 def _shifted(samples: Sequence[float], shift: float) -> tuple[float, ...]:
@@ -247,6 +264,7 @@ def _interleave(
 ) -> None:
     started = clock()
     spent = {id(track): 0.0 for track in tracks}
+    floors = sorted({1} | {track.launches for track in tracks if track.alive})
     for number in range(MAX_ROUNDS):
         due = [t for t in tracks if t.alive and not _had_its_share(t, spent[id(t)], tracks, budget_s)]
         if not due:
@@ -254,7 +272,7 @@ def _interleave(
         rng.shuffle(due)
         for track in due:
             before = clock()
-            _guarded(track, _round)
+            _guarded(track, partial(_round, floors=floors))
             spent[id(track)] += clock() - before
         if number % 4 == 0:
             telemetry.sample()
@@ -268,9 +286,11 @@ def _interleave(
     _judge([t for t in tracks if t.alive], half_width)
 
 
-def _round(track: Track) -> None:
+def _round(track: Track, floors: Sequence[int]) -> None:
     batch = track.batch()
-    track.floors.extend(track.subject.floor(_FLOOR_REPETITIONS).samples_ns)
+    for launches in floors:
+        batch_of_nothing = track.subject.floor(_FLOOR_REPETITIONS, launches)
+        track.floors.setdefault(launches, []).extend(batch_of_nothing.samples_ns)
     track.rounds.append(batch.samples_ns)
     track.host_ns.extend(batch.host_ns)
 

@@ -10,7 +10,8 @@ from msbench.harness.arena import Arena
 from msbench.harness.check import POISONS, describe, fault_of
 from msbench.harness.compare import compare, prepare
 from msbench.harness.timing import Again
-from msbench.model import Case, Failure, Fault, Operator, Precision
+from msbench.model import Failure, Fault
+from msbench.spec import Case, Operator, Precision
 
 
 def verify_timed(

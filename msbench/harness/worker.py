@@ -23,6 +23,7 @@ _BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED = -1, -2, -3
 _SET_UP, _LAUNCHER, _LAST_ERROR, _KERNEL = range(4)
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+_NOT_SUPPORTED = 801  # cudaErrorNotSupported
 _DEVICE_FAULTS = frozenset(
     {700, 702, 710, 714, 715, 716, 717, 718, 719}
 )  # illegal address … launch failure: context lost
@@ -122,14 +123,13 @@ class Worker:
         """Time cold repetitions; times in milliseconds as CUDA gives them, host times in nanoseconds."""
         return self._cold(self._call, first_set, repetitions, held)
 
-    def floor(self, repetitions: int) -> dict[str, Any]:
-        """Time an empty kernel the same way."""
-        nothing = _Call(launch=self._runner.runner_nothing(), sets=1)
-        return self._cold(nothing, 0, repetitions, True)
+    def floor(self, repetitions: int, launches: int) -> dict[str, Any]:
+        """Time so many empty kernels in a row the same way."""
+        return self._cold(self._nothing(launches), 0, repetitions, True)
 
     def capture(self, copies: int, nothing: bool = False) -> dict[str, Any]:
         """Capture calls (of an empty kernel, for ``nothing``) into the graph that ``replay`` plays."""
-        call = _Call(launch=self._runner.runner_nothing(), sets=1) if nothing else self._call
+        call = self._nothing(1) if nothing else self._call
         stage, nodes = ctypes.c_int(), ctypes.c_uint64()
         code = self._runner.runner_capture(ctypes.byref(call), copies, ctypes.byref(nodes), ctypes.byref(stage))
         self._done(code, stage)
@@ -215,6 +215,9 @@ class Worker:
         self._done(code, stage)
         return {"ms": list(ms), "host_ns": list(host)}
 
+    def _nothing(self, launches: int) -> _Call:
+        return _Call(launch=self._runner.runner_nothing(), sets=1, dims=(ctypes.c_int64 * 1)(launches))
+
     def _describe(self, code: int) -> str:
         name, text = self._runner.runner_error_name(code), self._runner.runner_error_text(code)
         return f"{name.decode()}, {text.decode()}"
@@ -225,6 +228,8 @@ class Worker:
         if code in _OWN:
             raise CallFailed(*_OWN[code])
         kind = "crash" if code in _DEVICE_FAULTS else "out_of_memory" if code == _OUT_OF_MEMORY else "launch"
+        if code == _NOT_SUPPORTED and stage is not None and stage.value == _LAUNCHER:
+            kind = "unsupported"
         what = {
             _LAUNCHER: "the launcher returned",
             _LAST_ERROR: "a launch failed, which the launcher did not report:",

@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator
 
 from msbench.errors import UnknownNameError
-from msbench.model import Case, Dim, Operator, Split
 from msbench.operators.shapes import elements
+from msbench.spec import Case, Dim, Operator, Split
 
 PUBLIC = (Split.PAPER, Split.LARGE, Split.ODD)
 SELECTORS = (*PUBLIC, "heldout", "all", "smallest")

@@ -6,7 +6,7 @@ It declares the launcher, so that a wrong signature is a compile error, and defi
 
 from __future__ import annotations
 
-from msbench.model import Array, Operator, Precision
+from msbench.spec import Array, Operator, Precision
 
 _CTYPES = {"T": "scalar_t", "f32": "float", "i32": "int32_t"}
 

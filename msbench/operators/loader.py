@@ -9,8 +9,8 @@ from types import ModuleType
 
 from msbench import resources
 from msbench.errors import SpecError, UnknownNameError
-from msbench.model import Operator
 from msbench.operators.validate import validate
+from msbench.spec import Operator
 
 SPEC = "spec.py"
 
@@ -33,7 +33,8 @@ def load(name: str, ops_dir: Path | str | None = None) -> Operator:
     """
     folders = _folders(ops_dir)
     if name not in folders:
-        raise UnknownNameError("operator", name, tuple(sorted(folders)))
+        hint = "" if ops_dir else "If it is one of your own, give the folder that holds it with --ops-dir."
+        raise UnknownNameError("operator", name, tuple(sorted(folders)), hint)
     return _load(folders[name])
 
 
@@ -64,7 +65,7 @@ def _load(folder: Path) -> Operator:
         raise SpecError(f"{path}: there is no OPERATOR. Declare one: OPERATOR = Operator(name={folder.name!r}, …).")
     op = module.OPERATOR
     if not isinstance(op, Operator):
-        raise SpecError(f"{path}: OPERATOR is {type(op).__name__}, not msbench.model.Operator.")
+        raise SpecError(f"{path}: OPERATOR is {type(op).__name__}, not msbench.spec.Operator.")
     try:
         validate(op, folder.name)
     except SpecError as problem:

@@ -14,7 +14,7 @@ _SPEC = Template('''\
 """$name: y = a·x. Change it into your operator; docs/adding_an_operator.md explains every field."""
 
 from msbench import bounds
-from msbench.model import Array, Case, Dim, Operator, Scalar, Split
+from msbench.spec import Array, Case, Dim, Operator, Scalar, Split
 
 
 def reference(xp, x, a, N):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 
 from msbench.errors import SpecError
-from msbench.model import Array, Operator
+from msbench.spec import Array, Operator
 
 _BINARY: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,

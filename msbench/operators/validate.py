@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from msbench.errors import SpecError
-from msbench.model import Array, Case, Dim, Operator, Precision, Scalar, Split
 from msbench.operators.shapes import elements, shapes
+from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
 
 _IDENTIFIER = re.compile(r"[A-Za-z]\w*", re.ASCII)
 _WORD = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
@@ -174,7 +174,7 @@ def _case(op: Operator, case: Case) -> None:
     for dim, (_, size) in zip(op.dims, case.dims, strict=True):
         good = _is_int(size) and dim.low <= size <= dim.high
         _require(good, "cases", f"{case.id}: {dim.name} is no integer of its range {dim.low} to {dim.high}.")
-    _require(isinstance(case.split, Split), "cases", f"{case.id}: split {case.split!r} is no msbench.model.Split.")
+    _require(isinstance(case.split, Split), "cases", f"{case.id}: split {case.split!r} is no msbench.spec.Split.")
     known = case.distribution in op.distributions
     _require(known, "cases", f"{case.id}: distribution {case.distribution!r} is none of {', '.join(op.distributions)}.")
     scalars = {s.name: s for s in op.scalars}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from msbench.errors import SpecError
-from msbench.model import Candidate, Operator, Origin, Precision
+from msbench.model import Candidate, Origin
+from msbench.spec import Operator, Precision
 
 NAIVE = "naive.cu"
 

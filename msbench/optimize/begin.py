@@ -8,11 +8,11 @@ from dataclasses import asdict
 from msbench.agents import Strategy
 from msbench.errors import MsbenchError
 from msbench.harness.evaluate import Executor
-from msbench.model import Task
 from msbench.optimize.budget import Budget, cost_of
 from msbench.optimize.journal import Journal, now
 from msbench.optimize.settings import Settings
 from msbench.providers import Provider
+from msbench.spec import Task
 from msbench.store.store import Store
 from msbench.store.tables import RunRow
 

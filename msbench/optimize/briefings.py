@@ -9,9 +9,10 @@ from msbench import operators, resources, roofline
 from msbench.agents import History
 from msbench.agents._briefing import Briefing, CaseBrief, VersionBrief
 from msbench.harness.profile import describe_metric, select_for_prompt
-from msbench.model import Candidate, Case, Ceilings, Device, Evaluation, Failure, Origin, Task
+from msbench.model import Candidate, Ceilings, Device, Evaluation, Failure, Origin
 from msbench.optimize.comparison import score, speedups, times_ns
 from msbench.optimize.journal import Journal
+from msbench.spec import Case, Task
 
 
 class Briefings:

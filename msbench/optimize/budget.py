@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from msbench.conversation import Limits, Message
 from msbench.errors import BudgetExceeded, MsbenchError
-from msbench.model import Limits, Message
 from msbench.providers import Provider
 from msbench.store.tables import CallRow
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from msbench.model import Case, Evaluation, Measurement
-from msbench.statistics import geometric_mean, log_ratios, median
+from msbench.model import Evaluation, Measurement
+from msbench.spec import Case
+from msbench.statistics import estimate, geometric_mean, log_ratios
 from msbench.store.samples import median_ns
 
 
@@ -27,7 +28,7 @@ def speedups(reference: Evaluation, evaluation: Evaluation, cases: Sequence[Case
     """
     theirs, ours = _measured(reference, cases), _measured(evaluation, cases)
     return {
-        name: math.exp(median(log_ratios(theirs[name].samples_ns, mine.samples_ns).tolist()))
+        name: math.exp(estimate(log_ratios(theirs[name].samples_ns, mine.samples_ns, mine.sittings)))
         for name, mine in ours.items()
         if name in theirs and theirs[name].group == mine.group
     }

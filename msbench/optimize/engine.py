@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from msbench import operators
 from msbench.agents import Draft, Proposal, Strategy
 from msbench.agents._source import token_form
+from msbench.conversation import Message, Reply
 from msbench.errors import (
     BudgetExceeded,
     ExecutorError,
@@ -21,7 +22,7 @@ from msbench.errors import (
     WaitingForAnswer,
 )
 from msbench.harness.evaluate import Executor, Plan, Progress, evaluate
-from msbench.model import Candidate, Evaluation, Message, Origin, Outcome, Reply, Task
+from msbench.model import Candidate, Evaluation, Origin, Outcome
 from msbench.optimize.begin import reopen, start
 from msbench.optimize.briefings import Briefings, newest
 from msbench.optimize.budget import Budget, Ledger
@@ -30,6 +31,7 @@ from msbench.optimize.journal import Journal, now
 from msbench.optimize.judge import USABLE, Verdict, failure_text, judge
 from msbench.optimize.settings import Settings
 from msbench.providers import Provider
+from msbench.spec import Task
 from msbench.store.store import Store
 from msbench.store.tables import StepRow
 
@@ -318,7 +320,7 @@ class _Engine:
             command=self._command, progress=self._progress,
         )  # fmt: skip
         self._ledger.settle_evaluation(time.monotonic() - begun, on_gpu=self._executor.measures)
-        evaluation_id = self._journal.add_evaluations(results)[-1]
+        evaluation_id = self._journal.add_evaluations(results, spend=self._ledger.stored())[-1]
         self._tell("evaluated", results[-1].status.value, number)
         return evaluation_id
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +10,9 @@ from sqlmodel import col, select
 
 from msbench.agents import Attempt, History
 from msbench.agents._source import token_form
-from msbench.model import Candidate, Ceilings, Evaluation, Message, Operator, Outcome, Reply
+from msbench.conversation import Message, Reply
+from msbench.model import Candidate, Ceilings, Evaluation, Outcome
+from msbench.spec import Operator
 from msbench.store.runs import Call
 from msbench.store.store import Store
 from msbench.store.tables import CallRow, EvaluationRow, MeasurementRow, RunRow, StepRow
@@ -82,6 +84,9 @@ class Journal:
     def update(self, **fields: Any) -> None:
         """Commit columns of the run."""
         self._store.update_run(self.run.id, **fields)
+        self._set(fields)
+
+    def _set(self, fields: Mapping[str, Any]) -> None:
         for name, value in fields.items():
             setattr(self.run, name, value)
 
@@ -117,9 +122,11 @@ class Journal:
             self._evaluations[evaluation_id] = self._store.evaluation(evaluation_id)
         return self._evaluations[evaluation_id]
 
-    def add_evaluations(self, evaluations: Sequence[Evaluation]) -> list[str]:
-        """Commit evaluations in order; the last one's presence says that all are there."""
-        return [self._store.add_evaluation(self._operator, evaluation) for evaluation in evaluations]
+    def add_evaluations(self, evaluations: Sequence[Evaluation], **fields: Any) -> list[str]:
+        """Commit the evaluations of one group and columns of the run: one that is there says that all this is."""
+        ids = self._store.add_evaluations(self._operator, evaluations, self.run.id, **fields)
+        self._set(fields)
+        return ids
 
     def already_evaluated(self, candidate: Candidate) -> str | None:
         """The id of this run's evaluation of a version, if a killed process stored it before its step."""

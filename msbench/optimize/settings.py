@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from msbench.harness.evaluate import Checks, Plan
-from msbench.model import Case, Split
+from msbench.spec import Case, Split
 
 
 @dataclass(frozen=True)

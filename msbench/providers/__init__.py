@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from msbench import plugins
-from msbench.model import Limits, Message, Reply
+from msbench.conversation import Limits, Message, Reply
+from msbench.errors import UnknownNameError
 from msbench.store.tables import CallRow, RunRow
+
+AUTO = "auto"
 
 
 class Provider(ABC):
@@ -54,13 +57,13 @@ class Provider(ABC):
         return ""
 
 
-def automatic() -> str:
-    """The provider for whoever names none: ``openai`` where a key or an endpoint is set, else ``replay``."""
-    return "openai" if os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL") else "replay"
+def names() -> tuple[str, ...]:
+    """What ``pick`` knows."""
+    return (AUTO, *plugins.names(__name__))
 
 
 def pick(name: str, **options: Any) -> Provider:
-    """The provider ``name``.
+    """The provider called ``name``; ``auto`` is ``openai`` where a key or an endpoint is set, else ``replay``.
 
     Options, of which each provider takes those it knows: ``model``; ``base_url``, ``price`` (dollars a million prompt
     tokens, and a million completion tokens), ``timeout_s``, ``retries``; ``folder``, ``wait``; ``store``, ``run``.
@@ -69,4 +72,8 @@ def pick(name: str, **options: Any) -> Provider:
         UnknownNameError: there is no such provider.
         ProviderUnavailable: it can't work here; the message says what it needs.
     """
-    return cast(Provider, plugins.load("msbench.providers", name).create(**options))
+    if name not in names():
+        raise UnknownNameError("provider", name, names())
+    if name == AUTO:
+        name = "openai" if os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL") else "replay"
+    return cast(Provider, plugins.load(__name__, name, "provider").create(**options))

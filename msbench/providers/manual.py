@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from msbench.conversation import Limits, Message, Reply
 from msbench.errors import WaitingForAnswer
-from msbench.model import Limits, Message, Reply
 from msbench.providers import Provider
 from msbench.store.tables import CallRow
 
@@ -47,7 +47,8 @@ class ManualProvider(Provider):
             if not self._wait or (deadline is not None and time.monotonic() > deadline):
                 raise WaitingForAnswer(
                     f"The {agent}'s prompt is in {prompt}. Write the answer to {answer}, "
-                    f"then go on with: msbench optimize --resume {self._run} (and options such as --db as before)."
+                    f"then go on with: msbench optimize --resume {self._run} "
+                    "(with --db and --ops-dir as before, where you gave them)."
                 )
             time.sleep(_POLL_S)
         self._number += 1

@@ -10,8 +10,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from msbench.conversation import Limits, Message, Reply
 from msbench.errors import ProviderUnavailable, ReplyError
-from msbench.model import Limits, Message, Reply
 from msbench.providers import Provider
 
 if TYPE_CHECKING:

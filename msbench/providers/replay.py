@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
+from msbench.conversation import Limits, Message, Reply
 from msbench.errors import ProviderUnavailable, RecordingEnded
-from msbench.model import Limits, Message, Reply
 from msbench.providers import Provider
 from msbench.store.convert import message_rows
 from msbench.store.store import Store

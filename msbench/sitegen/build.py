@@ -92,7 +92,7 @@ def _swap(fresh: Path, out: Path, old: Path) -> None:
 
 
 def _write(site: Site, folder: Path) -> int:
-    modules = [plugins.load(PAGES, name) for name in plugins.names(PAGES)]
+    modules = [plugins.load(PAGES, name, "page") for name in plugins.names(PAGES)]
     environment = _environment(site, modules)
     folder.mkdir()
     shutil.copytree(resources.templates_dir() / "static", folder / "static", copy_function=shutil.copyfile)

@@ -12,7 +12,7 @@ from sqlmodel import SQLModel, select
 
 from msbench.model import Origin, Outcome, Status
 from msbench.sitegen.entries import Run, Version
-from msbench.statistics import bootstrap_median, round_medians
+from msbench.statistics import interval, round_medians
 from msbench.store.figures import Figures, Ratio
 from msbench.store.samples import unpack_samples
 from msbench.store.tables import (
@@ -215,11 +215,12 @@ class Site:
         shown = {c.measurement_id: c.median_ns for v in self.versions.values() for c in v.cases}
         found = {}
         with self.store.session() as session:
-            for id, samples in session.exec(select(MeasurementRow.id, MeasurementRow.samples)):
+            columns = MeasurementRow.id, MeasurementRow.samples, MeasurementRow.sittings
+            for id, samples, sittings in session.exec(select(*columns)):
                 median = shown.get(id)
                 if median is not None:
-                    medians = round_medians(unpack_samples(samples))
-                    low, high = bootstrap_median(medians[~np.isnan(medians)], seed=0)
+                    parts = np.array_split(round_medians(unpack_samples(samples)), sittings)
+                    low, high = interval(tuple(part[~np.isnan(part)] for part in parts))
                     found[id] = min(low, median), max(high, median)
         return found
 

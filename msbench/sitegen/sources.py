@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msbench.sitegen import format as fmt
 from msbench.sitegen.entries import Version
 from msbench.sitegen.facts import Site
+from msbench.store.tables import ProfileRow
 
 
 def label(site: Site, versions: Iterable[Version | None]) -> str:
@@ -18,3 +19,13 @@ def label(site: Site, versions: Iterable[Version | None]) -> str:
     driver = f" (driver {site.device.driver})" if site.device.driver else ""
     when = f"on {first}" if first == last else f"from {first} to {last}"
     return f"Measured on {site.device.name}{driver} {when}."
+
+
+def tool(profile: ProfileRow) -> str:
+    """What gave a profile its figures: ``Nsight Compute 2025.3.1.0``, or that none counted them, and why.
+
+    Older rows say where on a machine the tool lay; that is left out.
+    """
+    if profile.source == "ncu":
+        return profile.tool.partition(" at /")[0]
+    return f"Static facts and achieved figures{f' ({profile.tool})' if profile.tool else ''}"

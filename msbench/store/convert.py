@@ -12,7 +12,6 @@ from sqlmodel import SQLModel
 from msbench.model import (
     BuildResult,
     Candidate,
-    Case,
     Ceilings,
     CheckResult,
     Device,
@@ -20,15 +19,12 @@ from msbench.model import (
     Failure,
     Fault,
     Measurement,
-    Operator,
     Origin,
-    Precision,
     Profile,
-    Split,
     Status,
-    Task,
 )
 from msbench.operators.header import prototype
+from msbench.spec import Case, Operator, Precision, Split, Task
 from msbench.store.identity import content_id
 from msbench.store.samples import median_ns, pack_samples, unpack_samples
 from msbench.store.tables import (
@@ -229,6 +225,7 @@ def _measurement_row(evaluation_id: str, case_id: str, one: Measurement) -> Meas
             case_id=case_id,
             group_id=one.group,
             seed=one.seed,
+            sittings=one.sittings,
             rounds=len(one.samples_ns),
             median_ns=median_ns(one.samples_ns),
             noisy=bool(one.noisy),
@@ -341,6 +338,7 @@ def to_measurement(row: MeasurementRow, case: Case) -> Measurement:
         group=row.group_id,
         seed=row.seed,
         samples_ns=unpack_samples(row.samples),
+        sittings=row.sittings,
         noisy=row.noisy,
         throttle=row.throttle,
         hot_note=row.hot_note,

@@ -11,13 +11,12 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlmodel import Session, col, select
 
 from msbench import roofline, statistics
 from msbench.errors import UnknownNameError
-from msbench.model import Ceilings, Device, Origin, Split
+from msbench.model import Ceilings, Device, Origin
+from msbench.spec import Split
 from msbench.store.store import Store
 from msbench.store.tables import CaseRow, EvaluationRow, LineageRow, TaskRow, VersionRow
 from msbench.store.timings import Timing, Timings, by_origin
@@ -104,9 +103,6 @@ class Comparison:
     overall: Ratio | None
 
 
-_Logs = NDArray[np.float64]
-
-
 class Figures:
     """The figures of one device, from one state of a store."""
 
@@ -168,7 +164,7 @@ class Figures:
     def compare(self, version_id: str, reference_id: str) -> Comparison:
         """A version against another one, say its parent."""
         cases: list[tuple[CaseRow, Ratio]] = []
-        logs: list[_Logs] = []
+        logs: list[statistics.Logs] = []
         for case in self._timings.cases([version_id]):
             pair = self._paired(version_id, [reference_id], case.name)
             if pair is not None:
@@ -185,8 +181,8 @@ class Figures:
         libraries: Collection[str],
     ) -> VersionFigures:
         figures: list[CaseFigures] = []
-        speedups: list[_Logs] = []
-        ratios: list[_Logs] = []
+        speedups: list[statistics.Logs] = []
+        ratios: list[statistics.Logs] = []
         references: set[str | None] = set()
         for case in cases:
             against_naive = self._paired(row.id, naive, case.name)
@@ -249,13 +245,15 @@ class Figures:
         pair = self._timings.together(version_id, naive, case_name)
         return pair[0] if pair else self._timings.newest(version_id, case_name)
 
-    def _paired(self, version_id: str, references: Collection[str], case_name: str) -> tuple[Ratio, _Logs] | None:
+    def _paired(
+        self, version_id: str, references: Collection[str], case_name: str
+    ) -> tuple[Ratio, statistics.Logs] | None:
         pair = self._timings.together(version_id, references, case_name)
         logs = self._timings.log_ratios(*pair) if pair else None
         if pair is None or logs is None:
             return None
-        low, high = statistics.bootstrap_median(logs, seed=0)
-        return Ratio(math.exp(float(np.median(logs))), math.exp(low), math.exp(high), pair[1].version_id), logs
+        low, high = statistics.interval(logs)
+        return Ratio(math.exp(statistics.estimate(logs)), math.exp(low), math.exp(high), pair[1].version_id), logs
 
     def _problem(self, row: VersionRow, cases: Sequence[CaseFigures]) -> str | None:
         """Why a version has no score, as a sentence; None if it has one."""
@@ -313,7 +311,7 @@ def _reading_order(version: VersionRow) -> tuple[int, str, str]:
     return first.get(version.origin, 2), version.created_at, version.id
 
 
-def _mean(logs: Sequence[_Logs], reference_id: str | None) -> Ratio | None:
+def _mean(logs: Sequence[statistics.Logs], reference_id: str | None) -> Ratio | None:
     return Ratio(*statistics.bootstrap_geometric_mean(logs), reference_id) if logs else None
 
 

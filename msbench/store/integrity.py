@@ -13,7 +13,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlmodel import SQLModel
 
 from msbench.errors import IntegrityError, StoreError
-from msbench.model import Fault, Origin, Outcome, Precision, Split, Status, normalise
+from msbench.model import Fault, Origin, Outcome, Status, normalise
+from msbench.spec import Precision, Split
 from msbench.store.engine import explain
 from msbench.store.identity import (
     CONTENT_ADDRESSED,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -44,16 +44,8 @@ class Runs(Database):
         Raises:
             UnknownNameError: there is no such run.
         """
-        unknown = set(fields) - set(RunRow.model_fields)
-        if unknown:
-            raise TypeError(f"A run has no {', '.join(sorted(unknown))}.")
         with self.writing() as session:
-            run = session.get(RunRow, run_id)
-            if run is None:
-                raise UnknownNameError("run", run_id, [row.id for row in _runs(session)])
-            for name, value in fields.items():
-                setattr(run, name, value)
-            session.add(run)
+            set_columns(session, run_id, fields)
 
     def add_step(self, step: StepRow) -> None:
         """Store a step; its id is set here. Storing the same step again changes nothing.
@@ -185,6 +177,23 @@ class Runs(Database):
             if len(begun) != 1:
                 raise UnknownNameError("run" if not begun else "single run", run_id, [run.id for run in begun or known])
             return begun[0]
+
+
+def set_columns(session: Session, run_id: str, fields: Mapping[str, Any]) -> None:
+    """Set columns of a run within a transaction.
+
+    Raises:
+        UnknownNameError: there is no such run.
+    """
+    unknown = set(fields) - set(RunRow.model_fields)
+    if unknown:
+        raise TypeError(f"A run has no {', '.join(sorted(unknown))}.")
+    run = session.get(RunRow, run_id)
+    if run is None:
+        raise UnknownNameError("run", run_id, [row.id for row in _runs(session)])
+    for name, value in fields.items():
+        setattr(run, name, value)
+    session.add(run)
 
 
 def _runs(session: Session) -> list[RunRow]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlmodel import Session, col, func, select
 
 from msbench.errors import UnknownNameError
-from msbench.model import Candidate, Ceilings, Device, Evaluation, Operator, Precision, Status
+from msbench.model import Candidate, Ceilings, Device, Evaluation, Status
+from msbench.spec import Operator, Precision
 from msbench.store import convert
 from msbench.store.engine import MEMORY, shown, sqlite_path
 from msbench.store.rows import put_all
-from msbench.store.runs import Runs
+from msbench.store.runs import Runs, set_columns
 from msbench.store.tables import (
     BuildRow,
     CaseRow,
@@ -70,10 +71,30 @@ class Store(Runs):
         Raises:
             StoreError: the database can't be written; nothing is stored then.
         """
-        row, rows = convert.evaluation_rows(op, evaluation)
+        (evaluation_id,) = self.add_evaluations(op, [evaluation])
+        return evaluation_id
+
+    def add_evaluations(
+        self, op: Operator, evaluations: Sequence[Evaluation], run_id: str | None = None, **fields: Any
+    ) -> list[str]:
+        """Store evaluations that belong together, such as a measured group, in one transaction; return their ids.
+
+        Args:
+            op: what they are evaluations of.
+            evaluations: all or none of them are stored.
+            run_id: the run that they are for; its columns ``fields`` are set in the same transaction.
+
+        Raises:
+            StoreError: the database can't be written; nothing is stored then.
+            UnknownNameError: there is no such run; nothing is stored then.
+        """
+        converted = [convert.evaluation_rows(op, evaluation) for evaluation in evaluations]
         with self.writing() as session:
-            put_all(session.connection(), rows)
-        return row.id
+            for _, rows in converted:
+                put_all(session.connection(), rows)
+            if run_id is not None:
+                set_columns(session, run_id, fields)
+        return [row.id for row, _ in converted]
 
     def add_version(self, op: Operator, candidate: Candidate) -> str:
         """Store a version that hasn't been evaluated (yet), with its task; return its id."""

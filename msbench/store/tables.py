@@ -181,6 +181,7 @@ class MeasurementRow(SQLModel, table=True):
     case_id: str = Field(foreign_key="case.id", index=True)
     group_id: str = Field(index=True)
     seed: int
+    sittings: int
     rounds: int
     median_ns: float | None = None
     hot_ns: float | None = None

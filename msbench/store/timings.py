@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sqlmodel import Session, col, select
 
 from msbench.model import Status
-from msbench.statistics import paired_logs, round_centres
+from msbench.statistics import Logs, paired_logs, round_centres
 from msbench.store.samples import unpack_samples
 from msbench.store.tables import CaseRow, EvaluationRow, MeasurementRow, VersionRow
 
@@ -76,10 +76,10 @@ class Timings:
                 return timing, min(beside, key=lambda one: (one.median_ns, one.version_id))
         return None
 
-    def log_ratios(self, timing: Timing, reference: Timing) -> NDArray[np.float64] | None:
+    def log_ratios(self, timing: Timing, reference: Timing) -> Logs | None:
         """ln(reference / time) of each pair of rounds; None where they have no rounds in common."""
         try:
-            return paired_logs(self._centres_of(reference), self._centres_of(timing))
+            return paired_logs(self._centres_of(reference), self._centres_of(timing), timing.row.sittings)
         except ValueError:
             return None
 

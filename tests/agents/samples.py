@@ -8,7 +8,8 @@ from dataclasses import replace
 from msbench import operators
 from msbench.agents import Attempt
 from msbench.agents._briefing import Briefing, CaseBrief, VersionBrief
-from msbench.model import Failure, Outcome, Precision, normalise
+from msbench.model import Failure, Outcome, normalise
+from msbench.spec import Precision
 from tests import factories
 
 OP = factories.operator()

@@ -10,8 +10,9 @@ import pytest
 from msbench import agents, plugins
 from msbench.agents import Attempt, History
 from msbench.agents.cudamaster import DEBUG_ATTEMPTS, DIRECTIONS, PATIENCE
+from msbench.conversation import Message, Reply
 from msbench.errors import ReplyError, UnknownNameError
-from msbench.model import Failure, Fault, Message, Outcome, Reply
+from msbench.model import Failure, Fault, Outcome
 from tests.agents.samples import KERNEL, briefing, failing
 
 BASELINE = Attempt(0, "baseline", Outcome.BASELINE, None, "naive", speedup=1.0, bottleneck="memory")
@@ -24,7 +25,7 @@ def history(*attempts: tuple[str, Outcome, str | None, str | None, float | None]
 
 def test_plugins_lists_strategies_only() -> None:
     assert plugins.names("msbench.agents") == ("cudamaster",)
-    with pytest.raises(UnknownNameError, match="cudamaster"):
+    with pytest.raises(UnknownNameError, match=r"no strategy 'cudamastre'\. Did you mean 'cudamaster'"):
         agents.pick("cudamastre")
 
 

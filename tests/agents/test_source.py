@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from msbench.agents._source import balanced, code_only, launcher_end, token_form
-from msbench.model import Candidate, Precision
+from msbench.model import Candidate
+from msbench.spec import Precision
 
 SOURCE = """\
 #include <cstdint>

@@ -17,7 +17,8 @@ from msbench.harness.arena import Layout
 from msbench.harness.check import check_case
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Plan
-from msbench.model import BuildResult, Candidate, Fault, Origin, Precision, Status
+from msbench.model import BuildResult, Candidate, Fault, Origin, Status
+from msbench.spec import Precision
 
 OP = operators.load("vector_add")
 CASE = next(c for c in OP.cases if c.dim("N") == 1024)
@@ -219,7 +220,8 @@ def test_ptx_that_only_a_gpu_has_is_named(plain: CpuExecutor, code: str, constru
         ("#include <thrust/sort.h>\n", "Thrust"),
         ("#include <cub/device/device_reduce.cuh>\n", "device-level CUB"),
         ("#include <cub/cub.cuh>\nvoid f() { cub::DeviceReduce::Sum(); }\n", "device-level CUB (cub::DeviceReduce)"),
-        ("__cluster_dims__(2, 1, 1) ", "thread block clusters"),
+        ("__cluster_dims__(2, 1, 1) ", "it uses thread block clusters."),
+        ("template <int n> __global__ void __cluster_dims__(n, 1, 1) g() {}\n", "it uses thread block clusters."),
         ("__device__ cublasHandle_t h;\n", "cuBLAS (cublasHandle_t)"),
     ],
 )

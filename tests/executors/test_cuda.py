@@ -7,6 +7,7 @@ import json
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,8 @@ from msbench.harness import gpu_runner, gpus
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Executor, Plan
 from msbench.harness.shared_memory import Block, SharedMemory
-from msbench.model import BuildResult, Candidate, Ceilings, Fault, Operator, Precision, Status
+from msbench.model import BuildResult, Candidate, Ceilings, Fault, Status
+from msbench.spec import Operator, Precision
 from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, scale, tools
 from tests.harness.test_ncu import LISTING, OUTPUT
 from tests.harness.test_profile import CEILINGS
@@ -88,7 +90,7 @@ def executor(fake: FakeGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setattr(CudaExecutor, "xp", np)
     pool = SimpleNamespace(free_all_blocks=lambda: None)
     for name, value in (
-        ("cuda", SimpleNamespace(runtime=memory)),
+        ("cuda", SimpleNamespace(runtime=memory, Device=lambda index: nullcontext())),
         ("asnumpy", np.asarray),
         ("get_default_memory_pool", lambda: pool),
     ):

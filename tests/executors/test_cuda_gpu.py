@@ -13,7 +13,8 @@ from msbench.executors.cuda import CudaExecutor, create
 from msbench.harness import gpu_runner
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Plan
-from msbench.model import Array, Candidate, Case, Dim, Evaluation, Fault, Operator, Precision, Scalar, Split, Status
+from msbench.model import Candidate, Evaluation, Fault, Status
+from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
 from msbench.statistics import bootstrap_ratio, median
 
 pytestmark = pytest.mark.gpu
@@ -64,7 +65,9 @@ SYNCHRONIZES = GOOD.replace("return cudaGetLastError()", "return cudaStreamSynch
 ESCAPES = GOOD.replace(
     "/* host */", "static cudaStream_t own; if (!own) cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);"
 ).replace("256, 0, stream", "256, 0, own")
-SLOWER = GOOD.replace("/* before */", 'for (int k = 0; k < 100; ++k) asm volatile("" :: "r"(k));')
+SLOWER = GOOD.replace(  # every eighth warp reads twice: 6 % more bytes
+    "/* before */", 'if (i < n && i / 32 % 8 == 0) asm volatile("" :: "f"(float(x[(i + n / 2) % n])));'
+)
 TWICE = GOOD.replace(
     "    return cuda", "    scale_kernel<<<(n + 255) / 256, 256, 0, stream>>>(x, y, a, n);\n    return cuda"
 )

@@ -16,8 +16,8 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> dict[str, MsbenchError]:
     """Stands in for the executors' modules; one whose name is in the dict raises that error."""
     broken: dict[str, MsbenchError] = {}
 
-    def load(package: str, name: str) -> SimpleNamespace:
-        assert package == "msbench.executors"
+    def load(package: str, name: str, kind: str) -> SimpleNamespace:
+        assert (package, kind) == ("msbench.executors", "executor")
 
         def create(**options: Any) -> str:
             if name in broken:

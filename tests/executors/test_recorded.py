@@ -16,17 +16,16 @@ from msbench.harness.protocols import Executor, Remembers
 from msbench.model import (
     BuildResult,
     Candidate,
-    Case,
     CheckResult,
     Device,
     Evaluation,
     Failure,
     Fault,
     Measurement,
-    Precision,
     Status,
     digest,
 )
+from msbench.spec import Case, Precision
 from msbench.store.store import Store
 from tests.harness.fakes import OPERATOR, FakeExecutor, candidate, case, right
 from tests.harness.test_check import zeros

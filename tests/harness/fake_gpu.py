@@ -18,7 +18,8 @@ from msbench.errors import ToolchainError
 from msbench.harness import build, gpu_runner, toolchain
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.gpu_runner import GpuRunner
-from msbench.model import Array, Candidate, Case, Dim, Operator, Precision, Scalar, Split
+from msbench.model import Candidate
+from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
 
 _NATIVE = Path(__file__).with_name("native")
 

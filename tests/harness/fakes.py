@@ -12,24 +12,8 @@ import numpy as np
 from msbench.errors import UnsupportedError, WorkerCrashed
 from msbench.harness.arena import ALIGNMENT, Arena, Layout
 from msbench.harness.evaluate import Plan
-from msbench.model import (
-    Array,
-    BuildResult,
-    Candidate,
-    Case,
-    Ceilings,
-    Device,
-    Dim,
-    Failure,
-    Fault,
-    Measurement,
-    Operator,
-    Precision,
-    Profile,
-    Scalar,
-    Split,
-    digest,
-)
+from msbench.model import BuildResult, Candidate, Ceilings, Device, Failure, Fault, Measurement, Profile, digest
+from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
 
 Kernel = Callable[[Arena, Case], None]
 """A candidate: writes the outputs of an arena."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from msbench.harness.arena import ALIGNMENT, GUARD, REDZONE, Arena, Damage, Layout, Poison
 from msbench.harness.inputs import generate
-from msbench.model import Precision
+from msbench.spec import Precision
 from tests.harness.fakes import OPERATOR, FakeExecutor, case
 
 POISON = Poison(0xFF, 0xC3)

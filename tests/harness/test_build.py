@@ -12,7 +12,8 @@ import pytest
 
 from msbench.errors import ToolchainError
 from msbench.harness import build
-from msbench.model import BuildResult, Candidate, Fault, Precision
+from msbench.model import BuildResult, Candidate, Fault
+from msbench.spec import Precision
 from tests.harness.fake_gpu import OPERATOR, tools
 
 GOOD = """\

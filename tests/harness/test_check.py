@@ -11,7 +11,8 @@ import pytest
 from msbench.errors import LaunchFailed, UnsupportedError, WorkerCrashed, WorkerError, WorkerTimeout
 from msbench.harness.arena import Arena
 from msbench.harness.check import VARIANTS, check_case
-from msbench.model import Case, CheckResult, Fault, Operator, Precision
+from msbench.model import CheckResult, Fault
+from msbench.spec import Case, Operator, Precision
 from tests.harness.fakes import OPERATOR, FakeExecutor, Kernel, candidate, case, right
 
 BOTH = pytest.mark.parametrize("precision", list(Precision))

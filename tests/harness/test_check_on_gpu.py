@@ -12,7 +12,8 @@ from msbench import operators
 from msbench.harness.arena import Arena
 from msbench.harness.check import POISONS, CaseCheck, check_case
 from msbench.harness.compare import compare, prepare
-from msbench.model import Case, Fault, Precision
+from msbench.model import Fault
+from msbench.spec import Case, Precision
 from tests.harness.fakes import OPERATOR, FakeExecutor, Kernel, candidate, case, right
 from tests.harness.test_check import MUTANTS
 

@@ -15,7 +15,7 @@ from msbench.errors import SpecError
 from msbench.harness import compare as module
 from msbench.harness.compare import compare, expected, prepare
 from msbench.harness.inputs import generate
-from msbench.model import Precision
+from msbench.spec import Precision
 from tests.harness.fakes import OPERATOR, case
 
 BF16 = ml_dtypes.bfloat16

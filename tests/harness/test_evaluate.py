@@ -10,25 +10,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from msbench.errors import DeviceError, ToolchainError, WorkerCrashed, WorkerTimeout
+from msbench.errors import DeviceError, LaunchFailed, ToolchainError, WorkerCrashed, WorkerTimeout
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.evaluate import Checks, Plan, Remembers, evaluate, harness_digest
 from msbench.harness.process import WorkerProcess
 from msbench.model import (
     BuildResult,
     Candidate,
-    Case,
     CheckResult,
     Device,
     Evaluation,
     Failure,
     Fault,
     Measurement,
-    Operator,
-    Precision,
+    Origin,
     Profile,
     Status,
 )
+from msbench.spec import Case, Operator, Precision
 from tests.harness.fakes import OPERATOR, FakeExecutor, candidate, case, right
 from tests.harness.test_check import zeros
 from tests.test_roofline import CEILINGS
@@ -213,10 +212,41 @@ def test_a_case_too_large_for_the_memory_is_named() -> None:
         run(Small(), candidate(right), plan=QUICK)
 
 
+def takes_small_sizes(arena: Arena, case: Case) -> None:
+    if case.dim("N") > 1000:
+        raise LaunchFailed("the launcher returned cudaErrorNotSupported, operation not supported", "unsupported")
+    right(arena, case)
+
+
+def takes_nothing(arena: Arena, case: Case) -> None:
+    raise LaunchFailed("the launcher returned cudaErrorNotSupported, operation not supported", "unsupported")
+
+
+def test_a_library_may_refuse_sizes_and_a_kernel_may_not() -> None:
+    executor = FakeExecutor()
+    group = [
+        candidate(right, origin=Origin.NAIVE),
+        candidate(takes_small_sizes, origin=Origin.LIBRARY),
+        candidate(takes_nothing, origin=Origin.LIBRARY),
+    ]
+    naive, some, none = run(executor, *group, plan=QUICK)
+    assert [m.case.id for m in naive.measurements] == ["N=64", "N=2048"]
+    assert some.status is Status.PASSED
+    assert [m.case.id for m in some.measurements] == ["N=64"]
+    assert all(check.passed for check in some.checks)
+    assert some.note == "It does not take 1 of 2 cases: N=2048."
+    assert none.status is Status.UNSUPPORTED
+    assert none.failure is not None
+    assert "takes none of the sizes" in none.failure.message
+    (own,) = run(executor, candidate(takes_small_sizes, origin=Origin.AGENT, label="own"), plan=QUICK)
+    assert own.failure is not None
+    assert (own.status, own.failure.fault) == (Status.CHECK_FAILED, Fault.LAUNCH)
+
+
 def test_what_an_executor_cannot_afford_is_said() -> None:
     (result,) = run(FakeExecutor(check_limit=60_000, measures=False), candidate(right), plan=QUICK)
     assert result.status is Status.PASSED
-    assert result.note == "1 of 2 cases are too large to be checked here."
+    assert result.note == "1 of 2 cases is too large to be checked here."
     (result,) = run(FakeExecutor(check_limit=10, measures=False), candidate(right), plan=QUICK)
     assert result.status is Status.UNSUPPORTED
     assert result.failure is not None

@@ -75,6 +75,13 @@ def test_kernels_are_combined_by_what_their_metrics_mean() -> None:
     }
 
 
+VERSION = """\
+NVIDIA (R) Nsight Compute Command Line Profiler
+Copyright (c) 2018-2025 NVIDIA Corporation
+Version 2025.3.1.0 (build 36398880) (public-release)
+"""
+
+
 class Fake:
     """An ncu that logs how it is called, refuses metrics, and prints OUTPUT."""
 
@@ -85,13 +92,14 @@ class Fake:
         self.write()
 
     def write(
-        self, refuses: str = "", code: int = 0, says: str = "", listing: str = LISTING, sleeps: float = 0
-    ) -> None:
+        self, refuses: str = "", code: int = 0, says: str = "", listing: str = LISTING, sleeps: float = 0,
+        version: str = VERSION,
+    ) -> None:  # fmt: skip
         self.path.write_text(
             f"#!{sys.executable}\n"
             "import json, sys, time\n"
             f"open({str(self.calls)!r}, 'a').write(json.dumps(sys.argv[1:]) + '\\n')\n"
-            f"if '--version' in sys.argv: print('Version 2025.3.1'); sys.exit()\n"
+            f"if '--version' in sys.argv: print({version!r}); sys.exit(not {version!r})\n"
             f"if '--query-metrics' in sys.argv: print({listing!r}); sys.exit()\n"
             f"time.sleep({sleeps})\n"
             f"refused = [m for m in sys.argv[sys.argv.index('--metrics') + 1].split(',') if m in {refuses!r}.split()]\n"
@@ -159,5 +167,26 @@ def test_why_there_are_no_counters(fake: Fake, how: dict[str, object], says: str
 
 
 def test_an_ncu_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(NcuError, match="can't be started"):
+    with pytest.raises(NcuError, match=r"^ncu can't be started: No such file or directory$"):
         ncu.collect(tmp_path / "ncu", [], {}, (9, 0), tmp_path, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        (VERSION, "Nsight Compute 2025.3.1.0"),
+        ("Version 2024.1 (build 1)\n", "Nsight Compute 2024.1"),
+        ("No such version\nVersion of nothing\n", "Nsight Compute"),
+        ("", "Nsight Compute"),
+    ],
+)
+def test_a_profile_names_the_version_and_no_place(fake: Fake, version: str, name: str) -> None:
+    fake.write(version=version)
+    assert ncu.tool_name(fake.path) == name
+
+
+def test_the_version_is_asked_once_and_an_ncu_that_is_not_there_has_none(fake: Fake, tmp_path: Path) -> None:
+    assert ncu.tool_name(fake.path) == ncu.tool_name(fake.path)
+    fake.collect()
+    assert sum("--version" in call for call in fake.logged()) == 1
+    assert ncu.tool_name(tmp_path / "nothing") == ncu.tool_name(None) == "Nsight Compute"

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from msbench.harness import ncu, profile
 from msbench.harness.profile import BUSY_PCT, Achieved, classify, select_for_prompt
-from msbench.model import BuildResult, Case, Ceilings, Profile, Split
+from msbench.model import BuildResult, Ceilings, Profile
+from msbench.spec import Case, Split
 
 COMPUTE = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msbench.harness.check import VARIANTS
 from msbench.harness.protocols import Checks, Plan
 from msbench.harness.schedule import EXTRA_LIMIT, EXTRA_SHARE, Scheduled, schedule, work
-from msbench.model import Split
+from msbench.spec import Split
 from tests.harness.fakes import OPERATOR, case
 
 LARGE = case(2**30, Split.LARGE)

@@ -17,7 +17,8 @@ from msbench.harness.arena import Layout
 from msbench.harness.gpu_runner import Batch, Job
 from msbench.harness.telemetry import Telemetry
 from msbench.harness.verify import verify_timed
-from msbench.model import Failure, Fault, Measurement, Precision
+from msbench.model import Failure, Fault, Measurement
+from msbench.spec import Precision
 from msbench.statistics import bootstrap_ratio
 from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
 
@@ -72,9 +73,9 @@ class Made:
         self.clock.now += sum(samples) / 1e9
         return Batch(samples, (1500.0,) * repetitions)
 
-    def floor(self, repetitions: int) -> Batch:
+    def floor(self, repetitions: int, launches: int = 1) -> Batch:
         self._run("floor")
-        return Batch((2000.0,) * repetitions, (1000.0,) * repetitions)
+        return Batch((2000.0 * launches,) * repetitions, (1000.0,) * repetitions)
 
     def capture(self, copies: int) -> int:
         self._run("capture")

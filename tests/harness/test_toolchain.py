@@ -10,7 +10,8 @@ import pytest
 
 from msbench.errors import ToolchainError
 from msbench.harness import build, toolchain
-from msbench.model import Candidate, Precision
+from msbench.model import Candidate
+from msbench.spec import Precision
 from tests.harness.fake_gpu import OPERATOR
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from msbench import providers
+from msbench.conversation import Limits, Message
 from msbench.errors import UnknownNameError, WaitingForAnswer
-from msbench.model import Limits, Message
 from msbench.plugins import names
 from msbench.store.tables import CallRow
 

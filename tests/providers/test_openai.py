@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from msbench import providers
+from msbench.conversation import Limits, Message
 from msbench.errors import ProviderUnavailable, ReplyError
-from msbench.model import Limits, Message
 from msbench.providers.openai import DEFAULT_MODEL
 
 ASKED = [Message("system", "You are an expert."), Message("user", "Write it.")]
@@ -196,11 +196,12 @@ def test_nothing_listens(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    assert providers.automatic() == "replay"
+    with pytest.raises(ProviderUnavailable, match="recorded"):
+        providers.pick("auto")
     with pytest.raises(ProviderUnavailable, match="OPENAI_API_KEY"):
         providers.pick("openai", model="m")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    assert providers.automatic() == "openai"
+    assert providers.pick("auto").name == "openai"
 
 
 def test_which_model_it_asks(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:

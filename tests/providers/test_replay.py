@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from msbench import providers
+from msbench.conversation import Limits, Message
 from msbench.errors import ProviderUnavailable, RecordingEnded, UnknownNameError
-from msbench.model import Limits, Message, Precision
+from msbench.spec import Precision
 from msbench.store.store import Store
 from tests import factories
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from msbench.model import Candidate, Case, Evaluation, Operator, Origin, Precision, Profile, Split, Status
+from msbench.model import Candidate, Evaluation, Origin, Profile, Status
+from msbench.spec import Case, Operator, Precision, Split
 from msbench.store.store import Store
 from msbench.store.tables import RunRow
 from tests import factories as make
@@ -89,7 +90,7 @@ def counters(case: Case, bandwidth: float, occupancy: float, issue: float, secto
         },
         bottleneck=bottleneck,
         evidence=((share, bandwidth, 60.0),),
-        tool="ncu 2025.3.1",
+        tool="Nsight Compute 2025.3.1.0",
     )
 
 

@@ -6,10 +6,11 @@ import pytest
 
 from msbench.harness import ncu, profile
 from msbench.model import BuildResult
-from msbench.sitegen import metrics, verdict
+from msbench.sitegen import metrics, sources, verdict
 from msbench.sitegen.entries import Version
 from msbench.sitegen.facts import Site
 from msbench.store.figures import Ratio
+from msbench.store.tables import ProfileRow
 from tests.sitegen.showcase import NASTY
 
 
@@ -120,6 +121,19 @@ def test_every_metric_that_profiles_hold_is_explained() -> None:
     static = profile.static_metrics(build, profile.Achieved(0.5, 0.1, 2.0))
     for metric in (*ncu.METRICS, *ncu.LAUNCH_METRICS, *static):
         assert metrics.meaning(metric).says, metric
+
+
+@pytest.mark.parametrize(
+    ("source", "tool", "said"),
+    [
+        ("ncu", "Nsight Compute 2025.3.1.0", "Nsight Compute 2025.3.1.0"),
+        ("ncu", "Nsight Compute at /usr/local/cuda-13.0/bin/ncu", "Nsight Compute"),
+        ("static", "no counters: ncu ended", "Static facts and achieved figures (no counters: ncu ended)"),
+        ("static", "", "Static facts and achieved figures"),
+    ],
+)
+def test_a_profile_names_its_tool_and_no_place_on_a_machine(source: str, tool: str, said: str) -> None:
+    assert sources.tool(ProfileRow(source=source, tool=tool)) == said
 
 
 def test_a_label_is_never_cleaned_up(site: Site) -> None:

@@ -143,6 +143,7 @@ CREATE TABLE measurement (
     case_id VARCHAR NOT NULL,
     group_id VARCHAR NOT NULL,
     seed INTEGER NOT NULL,
+    sittings INTEGER NOT NULL,
     rounds INTEGER NOT NULL,
     median_ns FLOAT,
     hot_ns FLOAT,

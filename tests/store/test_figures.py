@@ -1,12 +1,12 @@
 import math
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from msbench.errors import UnknownNameError
-from msbench.model import Case, Evaluation, Failure, Fault, Origin, Split, Status
+from msbench.model import Evaluation, Failure, Fault, Origin, Status
+from msbench.spec import Case, Split
 from msbench.store import figures
 from msbench.store.figures import Figures, VersionFigures
 from msbench.store.store import Store
@@ -242,19 +242,6 @@ def test_an_interval_holds_the_truth_about_as_often_as_it_says(store: Store) -> 
         assert score is not None
         misses += not score.low <= 2.0 <= score.high
     assert misses <= 6
-
-
-def test_six_hundred_pairs_take_a_few_seconds(store: Store) -> None:
-    for number in range(13):
-        op = operator(f"op{number}", sizes=[1 << n for n in range(10, 21)])
-        versions = {candidate(op, "naive", Origin.NAIVE): 0.2, candidate(op, "library", Origin.LIBRARY): 0.5}
-        versions |= {candidate(op, "a"): 0.6, candidate(op, "b"): 0.7}
-        for evaluation in measured(op, versions, rounds=60):
-            store.add_evaluation(op, evaluation)
-    begun = time.perf_counter()
-    tasks = figures.tasks(store)
-    assert time.perf_counter() - begun < 5
-    assert sum(len(one.cases) for task in tasks for one in task.versions) == 13 * 4 * 12
 
 
 def test_tasks_that_do_not_exist_are_named(told: Store) -> None:

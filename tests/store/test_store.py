@@ -11,8 +11,10 @@ import pytest
 from sqlmodel import select
 
 from msbench.errors import IntegrityError, StoreError, UnknownNameError
-from msbench.model import Evaluation, Fault, Origin, Precision, Status
+from msbench.model import Evaluation, Fault, Origin, Status
+from msbench.spec import Precision
 from msbench.store import convert
+from msbench.store import store as storing
 from msbench.store.store import Store
 from msbench.store.tables import CaseRow, DeviceRow, EvaluationRow, MeasurementRow, VersionRow
 from tests import factories
@@ -69,6 +71,34 @@ def test_storing_twice_is_storing_once(store: Store) -> None:
     assert store.add_evaluation(OP, evaluation) == store.add_evaluation(OP, evaluation)
     with store.session() as session:
         assert len(session.exec(select(MeasurementRow)).all()) == len(OP.cases)
+
+
+def test_a_group_and_what_its_run_has_spent_are_stored_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = measured(OP, {candidate(OP, name): 0.3 for name in ("first", "second", "third")})
+    store.add_task(OP, FP32)
+    store.add_device(GPU)
+    run = factories.run_row(OP)
+    store.start_run(run)
+    spent, put_all, stored = {"evaluations": 1}, storing.put_all, 0
+
+    def fails_in_the_middle(connection: Any, rows: Any) -> dict[str, int]:
+        nonlocal stored
+        if stored == 2:
+            raise OSError("the disk is full")
+        stored += 1
+        return put_all(connection, rows)
+
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="the disk is full"):
+        broken.setattr(storing, "put_all", fails_in_the_middle)
+        store.add_evaluations(OP, group, run.id, spend=spent)
+    assert (stored, store.versions(), store.run(run.id).spend != spent) == (2, [], True)
+    with pytest.raises(UnknownNameError, match="no run 'another'"):
+        store.add_evaluations(OP, group, "another", spend=spent)
+    assert store.versions() == []
+    ids = store.add_evaluations(OP, group, run.id, spend=spent)
+    assert [store.evaluation(one).candidate for one in ids] == [evaluation.candidate for evaluation in group]
+    assert store.run(run.id).spend == spent
+    assert store.add_evaluations(OP, group) == ids
 
 
 def test_a_build_that_works_later_replaces_the_failed_one(store: Store) -> None:

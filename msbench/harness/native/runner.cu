@@ -122,8 +122,9 @@ __global__ void count_written(const unsigned char* data, size_t bytes, unsigned 
     if (mine) atomicAdd(count, mine);
 }
 
-int launch_nothing(void* const*, const double*, const int64_t*, void*, size_t, void* stream) {
-    nothing<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>();
+// dims[0] empty kernels, one after another.
+int launch_nothing(void* const*, const double*, const int64_t* dims, void*, size_t, void* stream) {
+    for (int64_t i = 0; i < dims[0]; ++i) nothing<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>();
     return cudaPeekAtLastError();
 }
 

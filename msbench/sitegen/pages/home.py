@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -42,6 +42,7 @@ def pages(site: Site) -> Iterator[Page]:
         "chart": chart,
         "label": sources.label(site, shown),
         "scenarios": scenarios(site),
+        "composition": composition(site),
         "stories": [story(site, run) for run in stories(site)],
         "runs": [story(site, run) for run in reversed(site.runs.values())],
     }
@@ -83,6 +84,33 @@ def scenarios(site: Site) -> list[tuple[str, list[dict[str, Any]]]]:
     """The table of tasks, grouped by scenario."""
     rows = [row(site, task.id) for tasks in site.operators.values() for task in tasks]
     return [(name, list(group)) for name, group in groupby(rows, key=lambda r: r["task"].scenario)]
+
+
+def composition(site: Site) -> list[dict[str, Any]]:
+    """The scenarios: their operators, their share of all operators in percent, and geometric means over their tasks."""
+    found = []
+    for name, operators in groupby(site.operators.values(), key=lambda tasks: tasks[0].scenario):
+        tasks = [task.id for of_one in operators for task in of_one]
+        library = [v for task in tasks for v in [site.library(task)] if v and v.measured]
+        best = [v for task in tasks for v in [site.best(task)] if v]
+        names = sorted({site.tasks[task].operator for task in tasks})
+        found.append(
+            {
+                "name": name,
+                "operators": names,
+                "tasks": len(tasks),
+                "share": 100 * len(names) / len(site.operators),
+                "library_over_naive": _mean([v.over_naive.value for v in library if v.over_naive]),
+                "library_of_roofline": _mean([v.of_roofline for v in library if v.of_roofline]),
+                "best_over_library": _mean([v.over_library.value for v in best if v.over_library]),
+            }
+        )
+    return found
+
+
+def _mean(values: Sequence[float]) -> tuple[float, int] | None:
+    """A geometric mean and of how many; None of none."""
+    return (geometric_mean(values), len(values)) if values else None
 
 
 def row(site: Site, task_id: str) -> dict[str, Any]:

@@ -62,6 +62,7 @@ def facts(site: Site, v: Version) -> dict[str, Any]:
         "profile": profile,
         "counters": _counters(profile),
         "evidence": _evidence(profile),
+        "tool": sources.tool(profile) if profile else "",
         "cases": _cases(site, v, parent),
         "compared": site.compared(v, parent) if parent else None,
         "checks": _checks(site, v),

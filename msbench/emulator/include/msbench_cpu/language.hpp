@@ -29,8 +29,8 @@
 #define __grid_constant__
 #define __align__(n) alignas(n)
 
-// A name that build.py turns into "thread block clusters" in its message.
-#define __cluster_dims__(...) msbench_unsupported_thread_block_clusters
+// A name that unsupported.py turns into "thread block clusters"; within alignas it is an error wherever attributes may stand.
+#define __cluster_dims__(...) alignas(msbench_unsupported_thread_block_clusters)
 
 // One pass compiles host and device code: device branches are taken, as for the H200.
 #define __CUDACC__ 1

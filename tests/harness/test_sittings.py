@@ -1,0 +1,118 @@
+"""Short cases are measured several times in new processes; what comes of that is one measurement."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from msbench.errors import WorkerCrashed
+from msbench.harness.arena import Arena
+from msbench.harness.evaluate import evaluate
+from msbench.harness.protocols import Checks, Plan
+from msbench.harness.sittings import is_short, join
+from msbench.model import Candidate, Failure, Fault, Measurement, Status
+from msbench.spec import Case, Operator, Precision
+from msbench.statistics import estimate, log_ratios
+from tests.harness.fakes import OPERATOR, FakeExecutor, FakeRunner, candidate, right
+
+CASE = min(OPERATOR.cases, key=lambda case: case.dim("N"))
+
+
+def a() -> Candidate:
+    return candidate(right, label="a")
+
+
+def b() -> Candidate:
+    return candidate(also_right, label="b")
+
+
+def also_right(arena: Arena, case: Case) -> None:
+    right(arena, case)
+
+
+def measurement(*times_ns: float, failure: Failure | None = None) -> Measurement:
+    return Measurement(
+        CASE, "g", 0, tuple((time,) for time in times_ns), times_ns[0] / 2, 1e3, 2e3, False, failure=failure
+    )
+
+
+def test_rounds_of_different_numbers_still_pair() -> None:
+    sittings = [
+        [measurement(4e3, 4e3, 4e3, 4e3, 4e3), measurement(8e3, 8e3, 8e3)],
+        [measurement(5e3, 5e3, 5e3, 5e3), measurement(10.1e3, 10.1e3, 10.1e3, 10.1e3)],
+    ]
+    fast, slow = join(sittings, 0.01)
+    assert fast.sittings == slow.sittings == 2
+    assert len(fast.samples_ns) == len(slow.samples_ns) == 10
+    assert slow.samples_ns[3:5] == ((), ())
+    logs = log_ratios(slow.samples_ns, fast.samples_ns, 2)
+    assert [math.exp(one[0]) for one in logs] == pytest.approx([2.0, 2.02])
+    assert math.exp(estimate(logs)) == pytest.approx(2.01, rel=1e-3)
+    assert fast.hot_ns == pytest.approx(2250)
+    assert fast.noisy  # two sittings that differ by a hundredth don't fix a ratio to a hundredth
+    assert slow.noisy
+
+
+def test_one_sitting_is_left_as_it_is() -> None:
+    group = [measurement(1e5, 1e5), measurement(2e5)]
+    assert join([group], 0.01) == group
+    assert not is_short(group)
+    assert is_short([measurement(1e5), measurement(1.9e4)])
+    assert not is_short([])
+
+
+def test_a_failure_in_any_sitting_is_the_measurements() -> None:
+    failure = Failure(Fault.MISMATCH, "wrong when timed")
+    (joined,) = join([[measurement(4e3)], [measurement(4e3, failure=failure)]], 0.01)
+    assert joined.failure == failure
+
+
+class Long(FakeExecutor):
+    """The larger case takes ten times as long."""
+
+    def measure(
+        self, op: Operator, precision: Precision, case: object, runners: object, plan: Plan
+    ) -> list[Measurement]:
+        found = super().measure(op, precision, case, runners, plan)  # type: ignore[arg-type]
+        if case == CASE:
+            return found
+        return [
+            Measurement(
+                m.case, m.group, m.seed, tuple(tuple(10 * s for s in r) for r in m.samples_ns), 1.0, 1.0, 1.0, False
+            )
+            for m in found
+        ]
+
+
+def run(executor: FakeExecutor, *candidates: Candidate, sittings: int = 3) -> list[Measurement]:
+    plan = Plan(cases=OPERATOR.cases, checks=Checks.QUICK, sittings=sittings)
+    results = evaluate(executor, OPERATOR, Precision.FP32, candidates, plan, command="test")
+    assert [r.status for r in results] == [Status.PASSED] * len(candidates)
+    return list(results[0].measurements)
+
+
+def test_short_cases_get_new_processes_and_keep_their_place() -> None:
+    executor = Long(time_ns={"a": 4e3, "b": 8e3})
+    found = run(executor, a(), b())
+    assert [m.case for m in found] == sorted(OPERATOR.cases, key=lambda case: case.dim("N"))
+    assert [m.sittings for m in found] == [3] + [1] * (len(found) - 1)
+    assert len(executor.runners) == 2 * 3
+    assert all(runner.closed for runner in executor.runners)
+
+
+def test_a_process_that_cannot_be_had_again_fails_its_version_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = FakeExecutor(time_ns={"a": 4e3, "b": 8e3})
+    opened: list[str] = []
+
+    def refuse(op: Operator, build: object, one: Candidate) -> FakeRunner:
+        opened.append(one.label)
+        if opened.count(one.label) == 2 and one.label == "b":
+            raise WorkerCrashed("The worker died when it was started.")
+        return FakeExecutor.open(executor, op, build, one)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(executor, "open", refuse)
+    plan = Plan(cases=OPERATOR.cases, checks=Checks.QUICK)
+    good, bad = evaluate(executor, OPERATOR, Precision.FP32, [a(), b()], plan, command="test")
+    assert (good.status, bad.status) == (Status.PASSED, Status.MEASURE_FAILED)
+    assert {m.sittings for m in good.measurements} == {4}
