@@ -10,6 +10,7 @@ References:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import sqrt
 from typing import Any
 
@@ -21,6 +22,8 @@ CONFIDENCE = 8.0
 """λ in Higham and Mary's bound; a result is beyond it with a probability of at most 2·exp(-λ²/2) = 3e-14."""
 LONGEST_CHAIN = 4096
 """Terms that a sensible kernel adds one after another; the errors of the partial sums of longer ones average out."""
+PARTIAL_SUMS = 8
+"""Places at which bounds look at partial sums: the largest of all may be between them, which √Σt² makes up for."""
 
 
 def rounded(xp: Any, u: float, exact: Any, error: Any = 0.0) -> Any:
@@ -47,3 +50,106 @@ def growth(xp: Any, terms: Any) -> Any:
 def probabilistic(terms: int) -> float:
     """λ·v·√n: the error of a sum of n terms relative to its largest partial sum (Higham and Mary 2019, theorem 3.1)."""
     return CONFIDENCE * FP32_ROUNDOFF * sqrt(terms)
+
+
+def product(xp: Any, left: Any, right: Any) -> Any:
+    """The error of ``left @ right`` in fp32, in any order of summation, as an array of the product's shape.
+
+    ``left`` is […, m, k] and ``right`` […, k, n] or, for a vector, [k]. It is ``probabilistic(k)`` times the largest
+    partial sum, taken as the largest of eight plus √Σ(terms²).
+    """
+    terms = left.shape[-1]
+    depth = right.ndim - 2 if right.ndim > 1 else 0  # the axis of `right` that is summed over
+    partial = largest = squares = 0.0
+    step = -(-terms // PARTIAL_SUMS)
+    for start in range(0, terms, step):
+        part = slice(start, start + step)
+        a, b = left[..., part], right[(slice(None),) * depth + (part,)]
+        partial = partial + a @ b
+        largest = xp.maximum(largest, xp.abs(partial))
+        squares = squares + (a * a) @ (b * b)
+    return probabilistic(terms) * (largest + xp.sqrt(squares))
+
+
+def summed(xp: Any, terms: Any) -> Any:
+    """The error of Σ ``terms`` along the first axis, added up in fp32 in any order.
+
+    λ·v·√n times the largest partial sum (Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums
+    plus √Σt². Unlike ``growth`` it does not grow with Σ|t| where terms cancel.
+    """
+    count = len(terms)
+    partial = xp.zeros(terms.shape[1:])
+    largest = xp.zeros(terms.shape[1:])
+    step = -(-count // PARTIAL_SUMS)
+    for start in range(0, count, step):
+        partial = partial + xp.sum(terms[start : start + step], axis=0)
+        largest = xp.maximum(largest, xp.abs(partial))
+    return probabilistic(min(count, LONGEST_CHAIN)) * (largest + xp.sqrt(xp.sum(terms * terms, axis=0)))
+
+
+def normalised(xp: Any, u: float, y: Any, x: Any, weight: Any, bias: Any, epsilon: float) -> Any:
+    """Bound for y = weight·(x - m)/σ + bias, where m and σ² - ε are mean and variance of ``x`` along the first axis.
+
+    The variance may come from two passes or from Welford's updates, joined in any way: it errs by a sum's growth times
+    κ = √(1 + m²/variance), and by the square of the mean's own error (Chan, Golub and LeVeque 1983, "Algorithms for computing the
+    sample variance", The American Statistician 37(3), table 1). E[x²] - m² errs by κ times more, which shows where κ is
+    large. The last step may be x·s + (bias - m·s) with s = weight/σ. Ten roundings cover differences, quotients,
+    products and a reciprocal square root of 2 ulp.
+    """
+    mean = xp.mean(x, axis=0)
+    variance = xp.var(x, axis=0)
+    spread = variance + epsilon
+    mean_error = summed(xp, x) / len(x) + 2 * FP32_ROUNDOFF * xp.abs(mean)
+    conditioned = xp.sqrt(variance * (variance + mean * mean))
+    variance_error = (growth(xp, len(x)) + 8) * FP32_ROUNDOFF * conditioned + mean_error**2
+    relative = 10 * FP32_ROUNDOFF + variance_error / (2 * spread)
+    distances = mean_error + relative * xp.abs(x - mean) + 2 * FP32_ROUNDOFF * (xp.abs(x) + xp.abs(mean))
+    error = xp.abs(weight) / xp.sqrt(spread) * distances + FP32_ROUNDOFF * (xp.abs(y) + xp.abs(bias))
+    return rounded(xp, u, y, error)
+
+
+def sum_of_arrays(xp: Any, terms: Iterable[Any], count: int) -> Any:
+    """The error of adding up ``count`` arrays of products, element by element, in any order.
+
+    λ·v·√n times each element's largest partial sum (Higham and Mary 2019, theorem 3.1), taken as the largest of eight
+    partial sums plus √Σt². ``terms`` yields the arrays, which are not kept; all have the result's shape.
+    """
+    every = -(-count // 8)
+    total: Any = 0.0
+    squares: Any = 0.0
+    largest: Any = 0.0
+    for number, term in enumerate(terms, start=1):
+        total = total + term
+        squares = squares + term * term
+        if number % every == 0 or number == count:
+            largest = xp.maximum(largest, xp.abs(total))
+    return probabilistic(count) * (largest + xp.sqrt(squares))
+
+
+def exponential(xp: Any, argument: Any, roundings: int = 0) -> Any:
+    """The error of exp in fp32 relative to it, in units of v, where ``roundings`` happened to the ``argument`` before.
+
+    5 for expf's two ulps, and three times the argument for __expf, which multiplies it by log₂e and takes a power of two
+    (CUDA C++ Programming Guide, intrinsic functions: 2 + 1.173·|x| ulp). Beyond ±128 the result has left fp32's range;
+    the limit keeps infinities from making 0·∞.
+    """
+    return (3 + roundings) * xp.minimum(xp.abs(argument), 128.0) + 5
+
+
+def logistic(xp: Any, argument: Any, roundings: int = 0) -> Any:
+    """The error of σ(t) = 1/(1 + exp(-t)) in fp32 relative to it, in units of v; ``roundings`` as for ``exponential``.
+
+    The exponential hands on its share of the denominator, 1 - σ; the sum adds 1 and a quotient of two ulps 5.
+    """
+    return exponential(xp, argument, roundings) / (1 + xp.exp(argument)) + 6
+
+
+def gated(xp: Any, u: float, out: Any, gate: Any, value: Any, beta: float = 1.0) -> Any:
+    """Bound for ``out`` = gate·σ(beta·gate)·value: SiLU (beta = 1) or Swish of a gate times a value, elementwise.
+
+    Two roundings for beta as a float and its product, unless it is 1, and two for the products that follow. σ may be
+    flushed to zero where it is below ``FLOOR``, whichever of gate and value it is multiplied with first.
+    """
+    relative = logistic(xp, beta * gate, 0 if beta == 1 else 2) + 2
+    flushed = FLOOR * (xp.abs(gate) + 1) * (xp.abs(value) + 1)
+    return rounded(xp, u, out, FP32_ROUNDOFF * relative * xp.abs(out) + flushed)

@@ -131,7 +131,7 @@ def test_a_right_spec_passes(tmp_path: Path) -> None:
         ("fields.update(precisions=('fp32',))", "OPERATOR.precisions: 'fp32' is no Precision"),
         ("fields.update(precisions=())", "OPERATOR.precisions"),
         ("fields.update(dims=())", "OPERATOR.dims: there is none"),
-        ("fields.update(dims=(Dim('N', 0, 4),))", "OPERATOR.dims: N: 0 to 4"),
+        ("fields.update(dims=(Dim('N', -1, 4),))", "OPERATOR.dims: N: -1 to 4"),
         ("fields.update(dims=(Dim('N', 9, 4),))", "OPERATOR.dims: N: 9 to 4"),
         ("fields.update(dims=(Dim('N', 1, 2**31),))", "OPERATOR.dims: N"),
         ("fields.update(dims=(Dim('N', 1.0, 4),))", "OPERATOR.dims: N: 1.0 to 4"),

@@ -6,16 +6,19 @@ A folder with a ``spec.py`` is an operator; each ``.cu`` file in it is a version
 from msbench.operators.cases import heldout, select_cases
 from msbench.operators.header import header, prototype, workspace_prototype
 from msbench.operators.loader import load, load_all, names
+from msbench.operators.mutants import Mutant, mutants
 from msbench.operators.scaffold import scaffold
 from msbench.operators.shapes import elements, shape, shapes
 from msbench.operators.versions import versions
 
 __all__ = [
+    "Mutant",
     "elements",
     "header",
     "heldout",
     "load",
     "load_all",
+    "mutants",
     "names",
     "prototype",
     "scaffold",

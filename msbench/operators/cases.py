@@ -62,9 +62,11 @@ def _size(rng: random.Random, dim: Dim, max_elements: int) -> int:
     style = rng.random()
     if style < 0.1:
         return low
-    size = math.exp(rng.uniform(math.log(low), math.log(high + 1)))
+    shift = 1 if low == 0 else 0  # zero has no logarithm
+    size = math.exp(rng.uniform(math.log(low + shift), math.log(high + 1 + shift)))
     if style < 0.4:
         size = 2 ** round(math.log2(size)) + rng.choice((-1, 0, 1))
+    size -= shift
     return min(max(int(size), low), high)
 
 

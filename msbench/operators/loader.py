@@ -60,7 +60,7 @@ def _folders(ops_dir: Path | str | None) -> dict[str, Path]:
 
 def _load(folder: Path) -> Operator:
     path = folder / SPEC
-    module = _run(path)
+    module = execute(path)
     if not hasattr(module, "OPERATOR"):
         raise SpecError(f"{path}: there is no OPERATOR. Declare one: OPERATOR = Operator(name={folder.name!r}, …).")
     op = module.OPERATOR
@@ -73,8 +73,13 @@ def _load(folder: Path) -> Operator:
     return dataclasses.replace(op, folder=str(folder.resolve()))
 
 
-def _run(path: Path) -> ModuleType:
-    """Executes a spec as a module of its own: sys.path and sys.modules stay as they are, and no .pyc can go stale."""
+def execute(path: Path) -> ModuleType:
+    """Executes an operator's Python file as a module of its own: sys.path and sys.modules stay as they are, and no .pyc can
+    go stale.
+
+    Raises:
+        SpecError: it failed; the file and the line are named.
+    """
     module = ModuleType(f"msbench_spec_{path.parent.name}")
     module.__file__ = str(path)
     try:

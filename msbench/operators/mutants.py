@@ -1,12 +1,20 @@
-"""Wrong kernels: edits of an operator's naive kernel that its check must reject."""
+"""Wrong kernels: edits of an operator's naive kernel that its check must reject, from ``mutants.py`` in its folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from msbench.errors import SpecError
-from msbench.spec import Precision
+from msbench.model import Candidate, Origin
+from msbench.operators.loader import execute
+from msbench.operators.versions import NAIVE, versions
+from msbench.spec import Case, Operator, Precision
+
+FILE = "mutants.py"
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,45 @@ class Mutant:
         """
         for old, new in self.edits:
             if naive.count(old) != 1:
-                raise SpecError(f"mutant {self.name!r}: {old!r} occurs {naive.count(old)} times in naive.cu, not once.")
+                raise SpecError(f"mutant {self.name!r}: {old!r} occurs {naive.count(old)} times in {NAIVE}, not once.")
             naive = naive.replace(old, new)
         return naive
+
+    def candidate(self, op: Operator, precision: Precision) -> Candidate:
+        """The wrong kernel as a version that can be checked.
+
+        Raises:
+            SpecError: as for ``source``.
+        """
+        naive = versions(op, precision)[0].source
+        return Candidate(op.name, precision, self.source(naive), Origin.EXTERNAL, label=self.name)
+
+    def wrong_on(self, cases: Iterable[Case]) -> tuple[Case, ...]:
+        """The cases on which the check must reject it: with uniform inputs, each once."""
+        uniform = {case.id: case for case in (replace(case, distribution="uniform") for case in cases)}
+        return tuple(c for c in uniform.values() if self.applies is None or self.applies(**dict(c.dims)))
+
+
+def mutants(op: Operator) -> tuple[Mutant, ...]:
+    """The wrong kernels that lie beside an operator's spec; none where there is no ``mutants.py``.
+
+    Raises:
+        SpecError: the file is wrong, or an edit no longer fits ``naive.cu``; file and mutant are named.
+    """
+    path = Path(op.folder) / FILE
+    if not path.is_file():
+        return ()
+    found: Any = getattr(execute(path), "MUTANTS", None)
+    if not isinstance(found, tuple) or not found or not all(isinstance(m, Mutant) for m in found):
+        raise SpecError(f"{path}: declare MUTANTS = (Mutant(…), …), a tuple of msbench.operators.mutants.Mutant.")
+    named = Counter((m.name, precision) for m in found for precision in m.precisions or op.precisions)
+    twice = [f"{name!r} in {precision}" for (name, precision), count in named.items() if count > 1]
+    if twice:
+        raise SpecError(f"{path}: {', '.join(twice)} given more than once.")
+    naive = versions(op, op.precisions[0])[0].source
+    for mutant in found:
+        try:
+            mutant.source(naive)
+        except SpecError as problem:
+            raise SpecError(f"{path}: {problem}") from None
+    return found

@@ -96,8 +96,8 @@ def _members(op: Operator) -> None:
     _tuple("scalars", op.scalars, Scalar)
     _require(bool(op.dims), "dims", "there is none. Declare one: dims=(Dim('N', 1, 2**20),).")
     for dim in op.dims:
-        good = _is_int(dim.low) and _is_int(dim.high) and 1 <= dim.low <= dim.high < 2**31
-        _require(good, "dims", f"{dim.name}: {dim.low!r} to {dim.high!r} is no range of integers within 1 to 2^31-1.")
+        good = _is_int(dim.low) and _is_int(dim.high) and 0 <= dim.low <= dim.high < 2**31
+        _require(good, "dims", f"{dim.name}: {dim.low!r} to {dim.high!r} is no range of integers within 0 to 2^31-1.")
     for scalar in op.scalars:
         known = scalar.ctype in _CTYPES
         _require(known, "scalars", f"{scalar.name}: ctype {scalar.ctype!r} is none of {', '.join(_CTYPES)}.")

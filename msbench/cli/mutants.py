@@ -1,0 +1,127 @@
+"""The command that tests the check: mutants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from msbench import databases, operators, report
+from msbench.cli._app import app
+from msbench.cli._options import CASES_HELP, Db, Device, Exec, Ops, Seed, command_line, err, out, tasks_named
+from msbench.errors import MsbenchError
+from msbench.spec import Case, Precision, Task
+
+if TYPE_CHECKING:
+    from msbench.harness.mutation import Verdict
+
+_COLUMNS = ("operator", "precision", "mutant", "cases", "rejected", "smallest error / bound")
+
+
+@app.command()
+def mutants(
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(help="Operators or tasks (rms_norm, softmax/bf16); all that have mutants by default."),
+    ] = None,
+    precision: Annotated[Precision | None, typer.Option("--precision", help="Only this element type.")] = None,
+    executor: Exec = "auto",
+    cases: Annotated[
+        str, typer.Option("--cases", help=f"{CASES_HELP} Inputs are uniform in all of them.")
+    ] = "all+heldout",
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", help="Write the table to this file too.", show_default=False)
+    ] = None,
+    seed: Seed = 0,
+    ops_dir: Ops = None,
+    device: Device = None,
+    db: Db = None,
+) -> None:
+    """Check wrong kernels, edits of the naive ones, and see that each is rejected on every case where it is wrong.
+
+    Nothing is timed or recorded. Exit code 1 if one passed or crashed.
+
+    Example: `msbench mutants rms_norm softmax/bf16 --executor cpu --cases odd+heldout`
+    """
+    from msbench import executors
+    from msbench.harness.mutation import affordable, survey
+    from msbench.harness.protocols import Remembers
+
+    wanted = [(task, operators.mutants(task.operator)) for task in tasks_named(tasks, precision, ops_dir)]
+    lacking = sorted({task.operator.name for task, found in wanted if not found})
+    if tasks and lacking:
+        raise MsbenchError(f"{', '.join(lacking)}: there is no mutants.py beside spec.py.")
+    found: list[tuple[Task, Verdict]] = []
+    with (
+        executors.pick(executor, store=databases.reader(db), device=device) as chosen,
+        report.Live(err) as live,
+    ):
+        where = (chosen.checked_on() if isinstance(chosen, Remembers) else chosen.device()).name
+        for task, wrong in wanted:
+            public = affordable(chosen, task.operator, operators.select_cases(task.operator, cases, seed))
+            plan = {mutant: mutant.wrong_on(public) for mutant in wrong}
+            verdicts = survey(chosen, task.operator, task.precision, plan, seed, progress=live)
+            for verdict in verdicts:
+                found.append((task, verdict))
+                _print(task, verdict)
+    tried = [verdict for _, verdict in found if verdict.tried]
+    good = sum(verdict.good for verdict in tried)
+    out.print(
+        f"{good} of {len(tried)} mutants rejected wherever they are wrong [dim]{escape(where)}[/]", soft_wrap=True
+    )
+    if lacking:
+        err.print(f"no mutants: {', '.join(lacking)}", soft_wrap=True)
+    if markdown:
+        _write(markdown, found, where)
+    if good < len(tried):
+        raise typer.Exit(1)
+
+
+def _row(task: Task, verdict: Verdict) -> tuple[str, ...]:
+    ratio = "–" if verdict.narrowest is None else f"{verdict.narrowest:.3g}"
+    counts = str(verdict.tried), str(len(verdict.rejected))
+    return (task.operator.name, str(task.precision), verdict.mutant.name, *counts, ratio)
+
+
+def _print(task: Task, verdict: Verdict) -> None:
+    name, precision, mutant, tried, rejected, ratio = _row(task, verdict)
+    mark = "[yellow]–[/]" if not verdict.tried else "[green]✓[/]" if verdict.good else "[red]✗[/]"
+    closest = "" if verdict.narrowest is None else f", error ≥ {ratio} × bound"
+    out.print(
+        f"{mark} {name}/{precision} {escape(mutant)}: {rejected} of {tried} cases rejected{closest}", soft_wrap=True
+    )
+    if verdict.survived:
+        out.print(f"    [red]passed[/] {escape('; '.join(_names(verdict.survived)))}", soft_wrap=True)
+    for failure in verdict.failures.values():
+        out.print(f"    [red]{failure.fault}[/] {escape(failure.message)}", soft_wrap=True)
+
+
+def _names(cases: Sequence[Case]) -> list[str]:
+    return [case.id for case in cases]
+
+
+def _write(path: Path, found: Sequence[tuple[Task, Verdict]], where: str) -> None:
+    """The table for docs/mutants.md."""
+    lines = [
+        "# Wrong kernels that the check rejects",
+        "",
+        "Each operator's `mutants.py` holds small edits of its naive kernel that make it wrong. Each is checked as any version is, "
+        "with uniform inputs, on every case where it is wrong, and has to be rejected there. The last column is the smallest ratio, "
+        "over these cases, of the largest error to the operator's bound: 1 is the limit, and a dash stands for outputs that were "
+        "not written or that have to be exact.",
+        "",
+        f"Made by `{command_line()}` on {where}.",
+        "",
+        f"| {' | '.join(_COLUMNS)} |",
+        "|---|---|---|---:|---:|---:|",
+        *(f"| {' | '.join(cell.replace('|', '∣') for cell in _row(task, verdict))} |" for task, verdict in found),
+    ]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise MsbenchError(f"{path} can't be written: {error.strerror}.") from error
+    out.print(f"wrote {escape(str(path))}", soft_wrap=True)

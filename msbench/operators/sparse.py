@@ -1,0 +1,266 @@
+"""What the sparse operators share: matrices in four formats, the reference, its bound, and the matrices that are drawn.
+
+A format is turned into a list of entries (row, column, value), on which a product A·x or A·X is computed in float64 in
+whatever order the entries have. Duplicate coordinates add up. Arrays are NumPy's or CuPy's; ``xp`` is their module.
+
+Matrices are drawn by format, so that no kernel can rely on more than the format promises: entries of a compressed line
+in any order, COO in any order at all, ELL with its padding at the end of a row. The distributions beyond the standard
+ones, whose numbers are uniform:
+
+``skewed``: row lengths fall like a power law, every seventh row is empty, and row 0 is full where nnz allows it.
+``duplicates``: entries come in fours with the same coordinates, as far as lines are long enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from msbench import bounds
+from msbench.spec import Case, Split
+
+DISTRIBUTIONS = (
+    "uniform",
+    "skewed",
+    "integers",
+    "spiked",
+    "constant",
+    "zeros",
+    "tiny",
+    "large",
+    "sorted",
+    "nonfinite",
+)
+"""What ``spmv_csr`` is tried on."""
+ALL_DISTRIBUTIONS = (*DISTRIBUTIONS, "duplicates")
+"""What the other sparse operators are tried on."""
+
+BOUND_NOTE = (
+    "A row of n products, added in fp32 in any order, errs by min(n', 8√n')·2⁻²⁴·Σ|terms|, n' = min(n, 4096) "
+    "(Higham 2002, equation 4.4; Higham and Mary 2019, theorem 3.1). Rows without entries are zero."
+)
+
+LONGEST_MEAN = 2**15
+"""Entries a row in the mean, at most: products of the ``constant`` distribution are at most 4 and multiples of 1/64, so
+that fp32 still adds this many of them exactly, where longer sums of equal terms round the same way each time."""
+
+_SLAB = 2**25  # float64 products that exist at a time: 256 MiB, and as much again for each temporary
+
+
+class Entries(NamedTuple):
+    """A matrix as a list: ``rows`` and ``cols`` are [nnz] integers, ``values`` [nnz] float64."""
+
+    rows: Any
+    cols: Any
+    values: Any
+
+
+# ------------------------------------------------------------------ formats
+
+
+def from_csr(xp: Any, values: Any, col_indices: Any, row_offsets: Any) -> Entries:
+    """The entries of a CSR matrix: ``values`` and ``col_indices`` [nnz], ``row_offsets`` [rows + 1]."""
+    return Entries(_lines(xp, row_offsets, values.size), col_indices.astype("int64"), values)
+
+
+def from_csc(xp: Any, values: Any, row_indices: Any, col_offsets: Any) -> Entries:
+    """The entries of a CSC matrix: ``values`` and ``row_indices`` [nnz], ``col_offsets`` [cols + 1]."""
+    return Entries(row_indices.astype("int64"), _lines(xp, col_offsets, values.size), values)
+
+
+def from_coo(values: Any, row_indices: Any, col_indices: Any) -> Entries:
+    """The entries of a COO matrix: three arrays [nnz]."""
+    return Entries(row_indices.astype("int64"), col_indices.astype("int64"), values)
+
+
+def from_ell(xp: Any, values: Any, col_ids: Any) -> Entries:
+    """The entries of an ELL matrix: ``values`` and ``col_ids`` [rows, w]; a negative column is padding, whatever its value."""
+    filled = xp.flatnonzero(col_ids.ravel() >= 0)
+    return Entries(filled // col_ids.shape[1], col_ids.ravel()[filled].astype("int64"), values.ravel()[filled])
+
+
+def _lines(xp: Any, offsets: Any, count: int) -> Any:
+    """The line of each of ``count`` entries, [count], in a compressed format with these offsets, [lines + 1]."""
+    return xp.searchsorted(offsets.astype("int64"), xp.arange(count), side="right") - 1
+
+
+# ------------------------------------------------------------------ reference and bound
+
+
+def product(xp: Any, entries: Entries, dense: Any, rows: int) -> Any:
+    """A·x, [rows], for ``dense`` [cols], or A·X, [rows, K], for ``dense`` [cols, K]; float64.
+
+    A NaN or an infinity reaches only the rows that have an entry for it.
+    """
+    if dense.ndim == 1:
+        return _sum_rows(xp, entries.rows, entries.values * dense[entries.cols], rows)
+    result = xp.empty((rows, dense.shape[1]))
+    for part in _slabs(entries, *result.shape):
+        result[:, part] = _sum_slab(xp, entries, dense[:, part], rows)
+    return result
+
+
+def product_bound(xp: Any, u: float, exact: Any, entries: Entries, dense: Any, rows: int) -> Any:
+    """The largest acceptable error of each element of ``exact``, which is ``product`` of the same arguments."""
+    lengths = xp.bincount(entries.rows, minlength=rows)
+    growth = bounds.FP32_ROUNDOFF * bounds.growth(xp, lengths)
+    sizes = Entries(entries.rows, entries.cols, xp.abs(entries.values))
+    if dense.ndim == 1:
+        return bounds.rounded(xp, u, exact, growth * product(xp, sizes, xp.abs(dense), rows))
+    limit = xp.empty(exact.shape)
+    for part in _slabs(entries, *exact.shape):
+        error = growth[:, None] * _sum_slab(xp, sizes, xp.abs(dense[:, part]), rows)
+        limit[:, part] = bounds.rounded(xp, u, exact[:, part], error)
+    return limit
+
+
+def _sum_rows(xp: Any, rows: Any, terms: Any, count: int) -> Any:
+    """Σ of each row's terms, [count]: 0 for a row without any."""
+    return xp.bincount(rows, weights=terms, minlength=count).astype("float64", copy=False)
+
+
+def _slabs(entries: Entries, rows: int, width: int) -> Iterator[slice]:
+    """Ranges of the ``width`` columns of a [rows, width] product, with about _SLAB products or results in each."""
+    step = max(1, _SLAB // max(rows, entries.values.size, 1))
+    return (slice(start, min(start + step, width)) for start in range(0, width, step))
+
+
+def _sum_slab(xp: Any, entries: Entries, dense: Any, rows: int) -> Any:
+    """A·X for a few columns of X, [cols, width]: all products at once, added up by their place in the result."""
+    width = dense.shape[1]
+    terms = dense[entries.cols]
+    terms *= entries.values[:, None]
+    places = entries.rows[:, None] * width + xp.arange(width)
+    return _sum_rows(xp, places.ravel(), terms.ravel(), rows * width).reshape(rows, width)
+
+
+# ------------------------------------------------------------------ drawing
+
+
+def numbers(distribution: str) -> str:
+    """The standard distribution of a matrix's values, and of the dense operand, for one of ``ALL_DISTRIBUTIONS``."""
+    return "uniform" if distribution in ("skewed", "duplicates") else distribution
+
+
+def draw_csr(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dict[str, Any]:
+    """``values`` and ``col_indices`` [nnz], ``row_offsets`` [rows + 1]. ``rng`` is a ``msbench.harness.inputs.Draw``."""
+    row, col = _entries(rng, distribution, rows, cols, nnz)
+    if distribution == "skewed" and _can_be_full(cols, nnz):
+        # Entries are stored by rows: the first `cols` of them are row 0's, which has at least that many.
+        row[:cols] = 0
+        col[:cols] = rng.xp.arange(cols, dtype="int32")
+    if distribution == "duplicates":
+        col = col[rng.xp.arange(nnz) // 4]
+    return {
+        "values": _values(rng, (nnz,), distribution),
+        "col_indices": col,
+        "row_offsets": _offsets(rng.xp, row, rows),
+    }
+
+
+def draw_csc(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dict[str, Any]:
+    """``values`` and ``row_indices`` [nnz], ``col_offsets`` [cols + 1]. Skewed matrices have skewed columns as well."""
+    row, col = _entries(rng, distribution, rows, cols, nnz)
+    full = distribution == "skewed" and _can_be_full(cols, nnz)
+    if distribution == "skewed":
+        col = _power_law(rng, "columns", cols, nnz)
+    if full:
+        col[:cols] = rng.xp.arange(cols, dtype="int32")
+    if distribution == "duplicates":
+        row = row[rng.xp.arange(nnz) // 4]
+    offsets = _offsets(rng.xp, col, cols)
+    if full:
+        row[offsets[:-1]] = 0
+    return {"values": _values(rng, (nnz,), distribution), "row_indices": row, "col_offsets": offsets}
+
+
+def draw_coo(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dict[str, Any]:
+    """``values``, ``row_indices`` and ``col_indices`` [nnz], in no order."""
+    xp = rng.xp
+    row, col = _entries(rng, distribution, rows, cols, nnz)
+    if distribution == "skewed" and _can_be_full(cols, nnz):
+        # Every second entry, so that row 0 does not come in one piece.
+        row[: 2 * cols : 2] = 0
+        col[: 2 * cols : 2] = xp.arange(cols, dtype="int32")
+    if distribution == "duplicates":
+        same = xp.arange(nnz) % -(-nnz // 4)  # duplicates lie far apart
+        row, col = row[same], col[same]
+    return {"values": _values(rng, (nnz,), distribution), "row_indices": row, "col_indices": col}
+
+
+def draw_ell(rng: Any, distribution: str, rows: int, cols: int, w: int) -> dict[str, Any]:
+    """``values`` and ``col_ids`` [rows, w]. Padding comes last in a row, and its values are numbers like any other.
+
+    One row in eight has padding, from a single element to the whole row. Skewed matrices have padding in nearly every
+    row, and in the whole of every seventh; row 0 has none, and no column twice where it need not.
+    """
+    xp = rng.xp
+    place = xp.arange(w, dtype="int32")
+    line = xp.arange(rows)
+    if distribution == "skewed":
+        length = (rng.uniform("lengths", (rows,)).astype("float64") ** 4 * (w + 1)).astype("int32")
+        length[line % 7 == 3] = 0
+        length[0] = w
+    else:
+        length = xp.where(line % 8 == 5, rng.integers("lengths", (rows,), 0, w), w)
+    col = rng.integers("columns", (rows, w), 0, cols)
+    if distribution == "skewed":
+        col[0] = place % cols
+    if distribution == "duplicates":
+        col = col[:, place // 4]
+    filled = place[None, :] < length[:, None]
+    return {"values": _values(rng, (rows, w), distribution), "col_ids": xp.where(filled, col, -1).astype("int32")}
+
+
+def _entries(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> tuple[Any, Any]:
+    """Row and column of each entry, [nnz] int32, drawn independently; the rows of skewed matrices by a power law."""
+    if distribution == "skewed":
+        row = _power_law(rng, "rows", rows, nnz)
+        row = row - (row % 7 == 3)
+    else:
+        row = rng.integers("rows", (nnz,), 0, rows)
+    return row, rng.integers("columns", (nnz,), 0, cols)
+
+
+def _power_law(rng: Any, name: str, lines: int, nnz: int) -> Any:
+    """A line for each entry, [nnz] int32; how many a line gets falls like its number^(-3/4)."""
+    return (rng.uniform(name, (nnz,)).astype("float64") ** 4 * lines).astype("int32")
+
+
+def _can_be_full(cols: int, nnz: int) -> bool:
+    """Whether half of the entries suffice for one full row."""
+    return cols <= nnz // 2
+
+
+def _offsets(xp: Any, line: Any, lines: int) -> Any:
+    """The offsets, [lines + 1] int32, of a compressed format whose entries lie in these lines."""
+    offsets = xp.zeros(lines + 1, dtype="int32")
+    offsets[1:] = xp.cumsum(xp.bincount(line, minlength=lines))
+    return offsets
+
+
+def _values(rng: Any, shape: tuple[int, ...], distribution: str) -> Any:
+    return rng.floats("values", shape, numbers(distribution))
+
+
+# ------------------------------------------------------------------ cases
+
+
+def case(split: Split, distribution: str = "uniform", **dims: int) -> Case:
+    """A case; ``dims`` in the order in which the operator declares them."""
+    return Case(tuple(dims.items()), split, distribution)
+
+
+def one_percent(rows: int, cols: int, lines: int) -> int:
+    """nnz: 1 % of a matrix, and at least one entry for each of the ``lines`` that a format stores."""
+    return max(rows * cols // 100, lines)
+
+
+def ell_width(cols: int) -> int:
+    """w: 1 % of the columns, so that rows·w is 1 % of the matrix, padding included."""
+    return max(1, cols // 100)
+
+
+def sensible(rows: int, cols: int, nnz: int) -> bool:
+    """Whether a held-out matrix is one to try: no more entries than places, and rows no longer than LONGEST_MEAN."""
+    return nnz <= rows * min(cols, LONGEST_MEAN)

@@ -1,0 +1,146 @@
+"""Wrong kernels: every operator's check rejects its mutants, and the survey of them tells what happened.
+
+The kernels run on the cpu executor, in processes of their own. All cases are for `msbench mutants`; here each mutant has two.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from msbench import executors, operators
+from msbench.cli import app
+from msbench.errors import SpecError
+from msbench.harness.mutation import Verdict, survey
+from msbench.harness.schedule import work
+from msbench.model import Fault
+from msbench.operators.mutants import FILE, Mutant
+from msbench.spec import Case, Operator, Precision
+
+WITH_MUTANTS = {name: op for name, op in operators.load_all().items() if (Path(op.folder) / FILE).is_file()}
+AFFORDABLE = 5e6
+"""The work (``schedule.work``) of a case that takes some hundredths of a second."""
+ODD_SIZES_SEED = 3
+
+
+def sample(op: Operator, mutant: Mutant) -> list[Case]:
+    """The cheapest case with an odd size on which a mutant is wrong, and another one."""
+    drawn = operators.heldout(op, ODD_SIZES_SEED, count=24, max_elements=20_000)
+    pool = [case for case in mutant.wrong_on((*op.cases, *drawn)) if work(op, case) <= AFFORDABLE]
+    pool.sort(key=lambda case: work(op, case))
+    odd = [case for case in pool if any(size % 2 and size > 1 for _, size in case.dims)] or pool
+    others = [case for case in pool if case != odd[0]] if odd else []
+    return odd[:1] + random.Random(f"{op.name} {mutant.name}").sample(others, min(1, len(others)))
+
+
+def look(op: Operator, precision: Precision, wanted: dict[Mutant, list[Case]]) -> list[Verdict]:
+    with executors.pick("cpu") as executor:
+        return survey(executor, op, precision, wanted, seed=1)
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+@pytest.mark.parametrize("name", WITH_MUTANTS)
+def test_every_mutant_is_rejected(name: str, precision: Precision) -> None:
+    op = WITH_MUTANTS[name]
+    wanted = {mutant: sample(op, mutant) for mutant in operators.mutants(op)}
+    assert [mutant.name for mutant, cases in wanted.items() if not cases] == []
+    for verdict in look(op, precision, wanted):
+        assert verdict.failures == {}, verdict.mutant.name
+        assert [case.id for case in verdict.survived] == [], verdict.mutant.name
+
+
+@pytest.mark.parametrize("name", WITH_MUTANTS)
+def test_there_are_five_of_each(name: str) -> None:
+    assert len(operators.mutants(WITH_MUTANTS[name])) >= 5
+
+
+# ------------------------------------------------------------------ an operator of one's own
+
+MUTANTS = """
+from msbench.spec import Precision
+from msbench.operators.mutants import Mutant
+
+LINE = "{line}"
+MUTANTS = (
+    Mutant("zeros", ((LINE, "y[i] = static_cast<scalar_t>(0.0f);"),)),
+    Mutant("stale output", ((LINE, "if (i < N - 1) " + LINE),), applies=lambda N: N >= 2),
+    Mutant("nothing wrong", ((LINE, LINE + " "),), precisions=(Precision.FP32,)),
+    Mutant("crash", ((LINE, "__trap();"),), applies=lambda N: N == 3),
+    Mutant("no kernel", ((LINE, "this is no code;"),)),
+)
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Operator:
+    """A new operator with good and bad mutants."""
+    _, naive = operators.scaffold("my_op", tmp_path)
+    (line,) = re.findall(r"y\[i\] = .*?;", naive.read_text(encoding="utf-8"))
+    (tmp_path / "my_op" / FILE).write_text(MUTANTS.format(line=line), encoding="utf-8")
+    return operators.load("my_op", tmp_path)
+
+
+def test_a_survey_tells_rejected_mutants_from_those_that_passed_or_broke(own: Operator) -> None:
+    cases = operators.select_cases(own, "N=1+N=3+N=7,spiked")
+    wanted = {mutant: list(mutant.wrong_on(cases)) for mutant in operators.mutants(own)}
+    zeros, stale, right, crash, broken = look(own, Precision.FP32, wanted)
+    assert [case.id for case in zeros.rejected] == ["N=1", "N=3", "N=7"] and zeros.good
+    assert zeros.narrowest is not None and zeros.narrowest > 1e6
+    assert [case.id for case in stale.rejected] == ["N=3", "N=7"] and stale.good
+    assert stale.narrowest is None
+    assert len(right.survived) == 3 and not right.good
+    assert list(crash.failures) == ["N=3"] and not crash.good
+    assert broken.failures["build"].fault is Fault.COMPILE and not broken.good
+    in_bf16 = look(own, Precision.BF16, wanted)
+    assert [verdict.mutant.name for verdict in in_bf16] == ["zeros", "stale output", "crash", "no kernel"]
+
+
+def test_the_command_says_what_passed_and_writes_the_table(own: Operator, tmp_path: Path) -> None:
+    table = tmp_path / "docs" / "mutants.md"
+    arguments = ["mutants", "my_op/fp32", "--ops-dir", str(tmp_path), "--executor", "cpu", "--cases", "N=2+N=7"]
+    done = CliRunner().invoke(app, [*arguments, "--markdown", str(table)], env={"COLUMNS": "200"})
+    assert done.exit_code == 1
+    assert "✓ my_op/fp32 zeros: 2 of 2 cases rejected, error ≥ " in done.output
+    assert "✗ my_op/fp32 nothing wrong: 0 of 2 cases rejected\n    passed N=2; N=7\n" in done.output
+    assert "– my_op/fp32 crash: 0 of 0 cases rejected" in done.output
+    assert "2 of 4 mutants rejected wherever they are wrong" in done.output
+    written = table.read_text(encoding="utf-8")
+    assert "\n| my_op | fp32 | stale output | 2 | 2 | – |\n" in written
+    (tmp_path / "my_op" / FILE).write_text(
+        (tmp_path / "my_op" / FILE).read_text(encoding="utf-8").split('    Mutant("nothing')[0] + ")\n",
+        encoding="utf-8",
+    )
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+
+
+def test_an_operator_without_mutants_has_none(tmp_path: Path) -> None:
+    operators.scaffold("my_op", tmp_path)
+    assert operators.mutants(operators.load("my_op", tmp_path)) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("MUTANTS = ()", "declare MUTANTS"),
+        ("MUTANTS = ('zeros',)", "declare MUTANTS"),
+        (
+            "from msbench.operators.mutants import Mutant\nMUTANTS = (Mutant('a', (('no such text', ''),)),)",
+            "'a'.*0 times",
+        ),
+        (
+            "from msbench.operators.mutants import Mutant\nMUTANTS = (Mutant('a', ()),) * 2",
+            "'a' in fp32, 'a' in bf16 given more than once",
+        ),
+        ("1 / 0", ":1: ZeroDivisionError"),
+    ],
+)
+def test_what_is_wrong_with_a_file_of_mutants_is_named(tmp_path: Path, text: str, problem: str) -> None:
+    operators.scaffold("my_op", tmp_path)
+    path = tmp_path / "my_op" / FILE
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError, match=rf"{re.escape(str(path))}.*{problem}"):
+        operators.mutants(operators.load("my_op", tmp_path))
