@@ -1,0 +1,12 @@
+// Hyperbolic tangent by cuDNN's activation.
+// msbench: link cudnn
+#include "msbench_cudnn_activation.cuh"
+
+extern "C" size_t row_tanh_workspace(int64_t N) {
+    return msbench::cudnn_activation_workspace(N);
+}
+
+extern "C" cudaError_t row_tanh(const scalar_t* x, scalar_t* y, int64_t N, void* workspace, size_t workspace_bytes,
+                                cudaStream_t stream) {
+    return msbench::cudnn_activation(CUDNN_ACTIVATION_TANH, 0.0, 1.0f, x, y, N, workspace, stream);
+}

@@ -1,0 +1,52 @@
+"""Wrong kernels that the check must reject."""
+
+from msbench.operators.mutants import Mutant
+
+
+def many(N):
+    """Fewer elements may all lie where the mutant is right."""
+    return N >= 64
+
+
+MUTANTS = (
+    Mutant("zeros", (("scale * (value >= 0 ? value : alpha * expm1f(value))", "0.0f"),), applies=many),
+    Mutant(
+        "plain ReLU",
+        (("scale * (value >= 0 ? value : alpha * expm1f(value))", "scale * (value >= 0 ? value : 0)"),),
+        applies=many,
+    ),
+    Mutant(
+        "no alpha",
+        (("scale * (value >= 0 ? value : alpha * expm1f(value))", "scale * (value >= 0 ? value : expm1f(value))"),),
+        applies=many,
+    ),
+    Mutant(
+        "scalars exchanged",
+        (
+            (
+                "scale * (value >= 0 ? value : alpha * expm1f(value))",
+                "alpha * (value >= 0 ? value : scale * expm1f(value))",
+            ),
+        ),
+        applies=many,
+    ),
+    Mutant(
+        "exponential without the 1",
+        (
+            (
+                "scale * (value >= 0 ? value : alpha * expm1f(value))",
+                "scale * (value >= 0 ? value : alpha * expf(value))",
+            ),
+        ),
+        applies=many,
+    ),
+    Mutant(
+        "bf16 exponential",
+        (("alpha * expm1f(value)", "alpha * (__bfloat162float(__float2bfloat16(expf(value))) - 1)"),),
+        applies=many,
+    ),
+    Mutant("dropped tail", (("if (i >= N) return;", "if (i >= N / 8 * 8) return;"),), applies=lambda N: N % 8 != 0),
+    Mutant("off by one element at the end", (("if (i >= N) return;", "if (i >= N - 1) return;"),)),
+    Mutant("stale output", (("if (i >= N) return;", "if (i >= N || i % 64 == 63) return;"),), applies=many),
+    Mutant("off by one element", (("x[i])", "x[i > 0 ? i - 1 : 0])"),), applies=many),
+)

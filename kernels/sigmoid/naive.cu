@@ -1,0 +1,15 @@
+// Logistic function, one thread per element.
+
+__global__ void sigmoid_kernel(const scalar_t* x, scalar_t* y, int64_t N) {
+    int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
+    if (i >= N) return;
+    float value = static_cast<float>(x[i]);
+    y[i] = static_cast<scalar_t>(1 / (1 + expf(-value)));
+}
+
+extern "C" cudaError_t sigmoid(const scalar_t* x, scalar_t* y, int64_t N, void* workspace, size_t workspace_bytes,
+                               cudaStream_t stream) {
+    const int threads = 256;
+    sigmoid_kernel<<<(N + threads - 1) / threads, threads, 0, stream>>>(x, y, N);
+    return cudaGetLastError();
+}
