@@ -1,0 +1,67 @@
+"""high_order_contraction: a matrix multiplication in disguise, whose summed indices lie apart in memory."""
+
+from msbench import bounds
+from msbench.spec import Array, Case, Dim, Operator, Split
+
+
+def matrices(xp, A, B, a, b, c, x, y):
+    """A as [a·b, x·y] and B as [x·y, c]: the contraction is their product."""
+    left = A.transpose(0, 2, 1, 3).reshape(a * b, x * y)
+    return left, B.transpose(0, 2, 1).reshape(x * y, c)
+
+
+def reference(xp, A, B, a, b, c, x, y):
+    left, right = matrices(xp, A, B, a, b, c, x, y)
+    return (left @ right).reshape(a, b, c)
+
+
+def bound(xp, u, out, A, B, a, b, c, x, y):
+    error = bounds.product(xp, *matrices(xp, A, B, a, b, c, x, y))
+    return bounds.rounded(xp, u, out["C"], error.reshape(a, b, c))
+
+
+def case(a, b, c, x, y, split):
+    return Case((("a", a), ("b", b), ("c", c), ("x", x), ("y", y)), split)
+
+
+PAPER = ((32, 32, 32), (64, 32, 48), (128, 128, 64), (256, 256, 128))
+
+OPERATOR = Operator(
+    name="high_order_contraction",
+    title="Tensor contraction over two indices",
+    scenario="Dense algebra",
+    definition="C[a,b,c] = Σₓᵧ A[a,x,b,y]·B[x,c,y]",
+    dims=(
+        Dim("a", 1, 1024, "first index of A and C"),
+        Dim("b", 1, 1024, "third index of A, second of C"),
+        Dim("c", 1, 1024, "second index of B, third of C"),
+        Dim("x", 1, 64, "second index of A, first of B: summed over"),
+        Dim("y", 1, 64, "last index of A and B: summed over"),
+    ),
+    arrays=(
+        Array("A", ("a", "x", "b", "y")),
+        Array("B", ("x", "c", "y")),
+        Array("C", ("a", "b", "c"), output=True),
+    ),
+    cases=(
+        *(case(*abc, xy, xy, Split.PAPER) for abc in PAPER for xy in (8, 16)),
+        case(512, 256, 256, 16, 32, Split.LARGE),
+        case(33, 47, 61, 7, 13, Split.ODD),
+    ),
+    reference=reference,
+    bound=bound,
+    nbytes=lambda itemsize, a, b, c, x, y: (a * x * b * y + x * c * y + a * b * c) * itemsize,
+    flops=lambda a, b, c, x, y: 2 * a * b * c * x * y,
+    valid=lambda a, b, c, x, y: a * b * x * y <= 2**28 and a * b * c <= 2**28,
+    compute="precision",
+    bound_note=(
+        "A sum of x·y products in fp32, in any order, errs by 8·2⁻²⁴·√(x·y) times its largest partial sum "
+        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(products²). Inputs "
+        "rounded to TF32 err by about 2⁻¹²·√Σ(products²), which is more, and are rejected."
+    ),
+    library_note=(
+        "A and B permuted so that the summed indices are adjacent, then one cuBLASLt product, with every algorithm that "
+        "its heuristics propose tried once; the time includes the permutation."
+    ),
+    paper_name="high_order_contraction",
+)

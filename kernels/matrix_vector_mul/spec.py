@@ -1,0 +1,47 @@
+"""matrix_vector_mul: every element of the matrix is read once, so memory decides."""
+
+from msbench import bounds
+from msbench.spec import Array, Case, Dim, Operator, Split
+
+
+def reference(xp, A, x, M, N):
+    return A @ x
+
+
+def bound(xp, u, out, A, x, M, N):
+    return bounds.rounded(xp, u, out["y"], bounds.product(xp, A, x))
+
+
+def case(m, n, split):
+    return Case((("M", m), ("N", n)), split)
+
+
+OPERATOR = Operator(
+    name="matrix_vector_mul",
+    title="Matrix times vector",
+    scenario="Dense algebra",
+    definition="yᵢ = Σⱼ Aᵢⱼ·xⱼ",
+    dims=(Dim("M", 1, 2**16, "rows of A"), Dim("N", 1, 2**16, "columns of A")),
+    arrays=(Array("A", ("M", "N")), Array("x", ("N",)), Array("y", ("M",), output=True)),
+    cases=(
+        *(case(2048, 2**k, Split.PAPER) for k in (8, 10, 12, 14, 16)),
+        case(32768, 32768, Split.LARGE),
+        case(1003, 777, Split.ODD),
+    ),
+    reference=reference,
+    bound=bound,
+    nbytes=lambda itemsize, M, N: (M * N + N + M) * itemsize,
+    flops=lambda M, N: 2 * M * N,
+    valid=lambda M, N: M * N <= 2**30,
+    compute="precision",
+    bound_note=(
+        "A sum of N products in fp32, in any order, errs by 8·2⁻²⁴·√N times its largest partial sum "
+        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(Aᵢⱼxⱼ)². Inputs "
+        "rounded to TF32 err by about 2⁻¹²·√Σ(Aᵢⱼxⱼ)² and are rejected; rounding to the element type comes on top."
+    ),
+    library_note=(
+        "cuBLAS: gemv, batched gemv (the only ones in bf16) and gemm with one column, the fastest; cuBLASLt with every "
+        "algorithm that its heuristics propose tried once."
+    ),
+    paper_name="matrix_vector_mul",
+)

@@ -1,0 +1,46 @@
+"""square_matrix_mul: matrix multiplication from sizes that a warp could hold to sizes that fill the GPU."""
+
+from msbench import bounds
+from msbench.spec import Array, Case, Dim, Operator, Split
+
+
+def reference(xp, A, B, M):
+    return A @ B
+
+
+def bound(xp, u, out, A, B, M):
+    return bounds.rounded(xp, u, out["C"], bounds.product(xp, A, B))
+
+
+def case(m, split):
+    return Case((("M", m),), split)
+
+
+OPERATOR = Operator(
+    name="square_matrix_mul",
+    title="Square matrix multiplication",
+    scenario="Dense algebra",
+    definition="Cᵢⱼ = Σₖ Aᵢₖ·Bₖⱼ",
+    dims=(Dim("M", 1, 2**14, "rows and columns"),),
+    arrays=(Array("A", ("M", "M")), Array("B", ("M", "M")), Array("C", ("M", "M"), output=True)),
+    cases=(
+        *(case(2**k, Split.PAPER) for k in (4, 6, 8, 10, 12)),
+        case(8192, Split.LARGE),
+        case(777, Split.ODD),
+    ),
+    reference=reference,
+    bound=bound,
+    nbytes=lambda itemsize, M: 3 * M * M * itemsize,
+    flops=lambda M: 2 * M**3,
+    compute="precision",
+    bound_note=(
+        "A sum of M products in fp32, in any order, errs by 8·2⁻²⁴·√M times its largest partial sum "
+        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(AᵢₖBₖⱼ)². Inputs "
+        "rounded to TF32 err by about 2⁻¹²·√Σ(AᵢₖBₖⱼ)², which is more, and are rejected."
+    ),
+    library_note=(
+        "cuBLASLt, with every algorithm that its heuristics propose tried once; fp32 without TF32, bf16 with fp32 sums. "
+        "cublaslt_emulated: the same with fp32 emulated on bf16 matrix units, on GPUs for which cuBLAS has that."
+    ),
+    paper_name="square_matrix_mul",
+)
