@@ -1,0 +1,62 @@
+"""conv_1d: a long signal and a short filter; every sample is used again by as many outputs as the filter is long."""
+
+from msbench import bounds
+from msbench.spec import Array, Case, Dim, Operator, Split
+
+
+def taps(x, w, N, K):
+    """One array of products for each element of the filter."""
+    return (w[k] * x[k : k + N - K + 1] for k in range(K))
+
+
+def reference(xp, x, w, N, K):
+    y = xp.zeros(N - K + 1)
+    for term in taps(x, w, N, K):
+        y += term
+    return y
+
+
+def bound(xp, u, out, x, w, N, K):
+    return bounds.rounded(xp, u, out["y"], bounds.sum_of_arrays(xp, taps(x, w, N, K), K))
+
+
+def inputs(rng, distribution, N, K):
+    # A NaN in the filter would make every output NaN, and hide all else.
+    finite = "uniform" if distribution == "nonfinite" else distribution
+    return {"x": rng.floats("x", (N,), distribution), "w": rng.floats("w", (K,), finite)}
+
+
+def case(n, k, split):
+    return Case((("N", n), ("K", k)), split)
+
+
+OPERATOR = Operator(
+    name="conv_1d",
+    title="Convolution in one dimension",
+    scenario="LLM",
+    definition="yᵢ = Σₖ wₖ·xᵢ₊ₖ, k from 0 to K-1, i from 0 to N-K (valid cross-correlation, one channel)",
+    dims=(Dim("N", 1, 2**26, "samples"), Dim("K", 1, 2**10, "elements of the filter, at most N")),
+    arrays=(Array("x", ("N",)), Array("w", ("K",)), Array("y", ("max(N - K + 1, 0)",), output=True)),
+    cases=(
+        *(case(2**n, 2**k, Split.PAPER) for n in (10, 12, 14, 16, 18) for k in (5, 6, 7, 8)),
+        case(2**25, 128, Split.LARGE),
+        case(100_003, 77, Split.ODD),
+    ),
+    reference=reference,
+    bound=bound,
+    nbytes=lambda itemsize, N, K: (N + K + N - K + 1) * itemsize,
+    flops=lambda N, K: 2 * K * (N - K + 1),
+    compute="precision",
+    inputs=inputs,
+    valid=lambda N, K: K <= N,
+    bound_note=(
+        "A sum of K products in fp32, in any order, errs by 8·2⁻²⁴·√K times its largest partial sum "
+        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(wₖxᵢ₊ₖ)². It counts for "
+        "each output alone, which rules out inputs rounded to TF32, and convolutions by FFT where samples differ in size."
+    ),
+    library_note=(
+        "cuDNN's convolution with one channel, along rows or columns, with every algorithm and engine that sums products "
+        "in fp32 tried once; fp32 without TF32."
+    ),
+    paper_name="conv_1d",
+)

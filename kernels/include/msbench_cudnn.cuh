@@ -1,0 +1,185 @@
+// What baselines on cuDNN's graphs share (backend C API): descriptors, tensors, and plans that are tried against each other.
+//
+// A graph is described once for a shape; an executable plan is what an engine makes of it, which may compile a kernel.
+#pragma once
+
+#include <cudnn.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "msbench_library.cuh"
+
+// Handles of graphs and plans are deprecated in favour of device properties, which need no GPU at hand; here there is one.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+#define MSBENCH_CUDNN(call) MSBENCH_LIBRARY(cudnnGetErrorString, call)
+
+namespace msbench::cudnn {
+
+#ifdef MSBENCH_FP32
+constexpr cudnnDataType_t kType = CUDNN_DATA_FLOAT;
+#else
+constexpr cudnnDataType_t kType = CUDNN_DATA_BFLOAT16;
+#endif
+
+// The handle of this process, set to `stream`; null where cuDNN has none to give.
+inline cudnnHandle_t handle_on(cudaStream_t stream) {
+    static cudnnHandle_t handle = nullptr;
+    if (!handle && cudnnCreate(&handle) != CUDNN_STATUS_SUCCESS) return nullptr;
+    return cudnnSetStream(handle, stream) == CUDNN_STATUS_SUCCESS ? handle : nullptr;
+}
+
+// An owned descriptor of the backend API. The first status that is no success stays; later calls do nothing.
+class Descriptor {
+   public:
+    explicit Descriptor(cudnnBackendDescriptorType_t type) { status_ = cudnnBackendCreateDescriptor(type, &raw_); }
+    Descriptor(const Descriptor&) = delete;
+    ~Descriptor() {
+        if (raw_) cudnnBackendDestroyDescriptor(raw_);
+    }
+
+    Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count, const void* value) {
+        if (status_ == CUDNN_STATUS_SUCCESS) status_ = cudnnBackendSetAttribute(raw_, name, type, count, value);
+        return *this;
+    }
+
+    Descriptor& set(cudnnBackendAttributeName_t name, const Descriptor& value) {
+        return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.raw_);
+    }
+
+    cudnnStatus_t finalize() {
+        if (status_ == CUDNN_STATUS_SUCCESS) status_ = cudnnBackendFinalize(raw_);
+        return status_;
+    }
+
+    cudnnBackendDescriptor_t raw() const { return raw_; }
+
+   private:
+    cudnnBackendDescriptor_t raw_ = nullptr;
+    cudnnStatus_t status_;
+};
+
+// A tensor descriptor of its own type, so that a graph can list tensors as members.
+struct Tensor : Descriptor {
+    Tensor() : Descriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR) {}
+
+    // `rows`×`channels` elements, row-major: to cuDNN an image of one pixel, NHWC.
+    cudnnStatus_t matrix(int64_t uid, cudnnDataType_t type, int64_t rows, int64_t channels) {
+        return describe(uid, type, rows, channels, false);
+    }
+
+    // A float that is passed from the host with each launch.
+    cudnnStatus_t number(int64_t uid) { return describe(uid, CUDNN_DATA_FLOAT, 1, 1, true); }
+
+   private:
+    cudnnStatus_t describe(int64_t uid, cudnnDataType_t type, int64_t rows, int64_t channels, bool by_value) {
+        const int64_t sizes[] = {rows, channels, 1, 1}, strides[] = {channels, 1, channels, channels}, alignment = 16;
+        return set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type)
+            .set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, sizes)
+            .set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides)
+            .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid)
+            .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment)
+            .set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &by_value)
+            .finalize();
+    }
+};
+
+// One tensor of a launch: its unique id in the graph and where it lies (on the host for a `number`).
+struct Argument {
+    int64_t uid;
+    const void* pointer;
+};
+
+// An executable plan with its workspace and the configuration that it was made of; empty where no engine takes the graph.
+// It lives as long as the process.
+struct Plan {
+    std::unique_ptr<Descriptor> configuration, execution;
+    void* workspace = nullptr;
+
+    explicit operator bool() const { return execution != nullptr; }
+
+    cudaError_t run(cudnnHandle_t handle, std::initializer_list<Argument> arguments) const {
+        std::vector<int64_t> uids;
+        std::vector<const void*> pointers;
+        for (const Argument& argument : arguments) {
+            uids.push_back(argument.uid);
+            pointers.push_back(argument.pointer);
+        }
+        const int64_t count = static_cast<int64_t>(uids.size());
+        Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+        MSBENCH_CUDNN(pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, uids.data())
+                          .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers.data())
+                          .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace)
+                          .finalize());
+        MSBENCH_CUDNN(cudnnBackendExecute(handle, execution->raw(), pack.raw()));
+        return cudaSuccess;
+    }
+};
+
+// The plan of an engine configuration; an empty one where the engine refuses.
+inline Plan plan_of(cudnnHandle_t handle, std::unique_ptr<Descriptor> configuration) {
+    auto execution = std::make_unique<Descriptor>(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    execution->set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle)
+        .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, *configuration);
+    if (execution->finalize() != CUDNN_STATUS_SUCCESS) return {};
+    int64_t bytes = 0, found = 0;
+    const cudnnStatus_t status = cudnnBackendGetAttribute(execution->raw(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                                          CUDNN_TYPE_INT64, 1, &found, &bytes);
+    Plan plan;
+    if (status != CUDNN_STATUS_SUCCESS) return {};
+    if (cudaMalloc(&plan.workspace, bytes + 1) != cudaSuccess) {
+        cudaGetLastError();  // too much for this device must not fail the next launch
+        return {};
+    }
+    plan.configuration = std::move(configuration);
+    plan.execution = std::move(execution);
+    return plan;
+}
+
+// What the heuristics propose for a graph in one mode, best guess first.
+inline std::vector<std::unique_ptr<Descriptor>> proposals(const Descriptor& operations, cudnnBackendHeurMode_t mode) {
+    constexpr int kMost = 16;
+    std::vector<std::unique_ptr<Descriptor>> configurations;
+    std::vector<cudnnBackendDescriptor_t> raw;
+    Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, operations)
+        .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    if (heuristics.finalize() != CUDNN_STATUS_SUCCESS) return configurations;  // no engine in this mode
+    for (int i = 0; i < kMost; ++i) {
+        configurations.push_back(std::make_unique<Descriptor>(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+        raw.push_back(configurations.back()->raw());
+    }
+    int64_t count = 0;
+    const cudnnStatus_t status = cudnnBackendGetAttribute(
+        heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, kMost, &count, raw.data());
+    configurations.resize(status == CUDNN_STATUS_SUCCESS ? std::min<int64_t>(count, kMost) : 0);
+    return configurations;
+}
+
+// The fastest plan for a graph, of all that the heuristics propose, or that can do it at all where they propose none that
+// works; empty where none does. `launch(plan)` runs one and gives a cudaError_t. Synchronises.
+template <typename Launch>
+Plan fastest_plan(cudnnHandle_t handle, const Descriptor& operations, cudaStream_t stream, Launch launch) {
+    Plan fastest;
+    float best = std::numeric_limits<float>::infinity();
+    for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
+        if (fastest && mode == CUDNN_HEUR_MODE_FALLBACK) break;
+        for (std::unique_ptr<Descriptor>& configuration : proposals(operations, mode)) {
+            Plan plan = plan_of(handle, std::move(configuration));
+            if (!plan) continue;
+            const float time = milliseconds(stream, [&] { return launch(plan); });
+            if (time < best) {
+                best = time;
+                std::swap(fastest, plan);
+            }
+            cudaFree(plan.workspace);
+        }
+    }
+    return fastest;
+}
+
+}  // namespace msbench::cudnn

@@ -1,0 +1,65 @@
+"""layer_norm over one whole vector: mean, variance, then a map that needs both."""
+
+from msbench import bounds
+from msbench.spec import Array, Case, Dim, Operator, Scalar, Split
+
+OFFSET = 1024.0
+
+
+def inputs(rng, distribution, epsilon, N):
+    """``offset``: uniform around 1024, where E[x²] - E[x]² loses all digits of the variance in fp32."""
+    standard = "uniform" if distribution == "offset" else distribution
+    drawn = {name: rng.floats(name, (N,), standard) for name in ("x", "weight", "bias")}
+    if distribution == "offset":
+        drawn["x"] += rng.xp.float32(OFFSET)
+    return drawn
+
+
+def reference(xp, x, weight, bias, epsilon, N):
+    return weight * (x - xp.mean(x)) / xp.sqrt(xp.var(x) + epsilon) + bias
+
+
+def bound(xp, u, out, x, weight, bias, epsilon, N):
+    return bounds.normalised(xp, u, out["y"], x, weight, bias, epsilon)
+
+
+def case(n, split):
+    return Case((("N", n),), split)
+
+
+OPERATOR = Operator(
+    name="layer_norm",
+    title="Layer normalisation",
+    scenario="LLM",
+    definition="yᵢ = wᵢ·(xᵢ - m) / √(v + ε) + bᵢ, m = 1/N·Σⱼxⱼ, v = 1/N·Σⱼ(xⱼ - m)²",
+    dims=(Dim("N", 1, 2**28, "elements"),),
+    arrays=(
+        Array("x", ("N",)),
+        Array("weight", ("N",)),
+        Array("bias", ("N",)),
+        Array("y", ("N",), output=True),
+    ),
+    scalars=(Scalar("epsilon", "float", 1e-5),),
+    cases=(
+        *(case(2**k, Split.PAPER) for k in range(6, 11)),
+        case(2**25, Split.LARGE),
+        case(100_003, Split.ODD),
+    ),
+    reference=reference,
+    bound=bound,
+    nbytes=lambda itemsize, N: 4 * N * itemsize,
+    flops=lambda N: 8 * N + 4,
+    inputs=inputs,
+    distributions=(*Operator.distributions, "offset"),
+    bound_note=(
+        "The mean of N terms in fp32 errs by 8·2⁻²⁴·√N' times its largest partial sum over N, N' = min(N, 4096) (Higham "
+        "and Mary 2019, theorem 3.1), and a variance by two passes or Welford's updates by min(N', 8√N')·2⁻²⁴·κ of itself, "
+        "κ² = 1 + mean²/variance, plus the mean's error squared (Chan, Golub and LeVeque 1983, table 1). Twenty "
+        "roundings and the one to the element type follow; E[x²] - E[x]², which errs by κ times more, is rejected where κ "
+        "is large (distribution offset) and accepted where it is not."
+    ),
+    library_note=(
+        "cuDNN's layer-norm operation where it takes the size, and cub::DeviceReduce followed by cub::DeviceTransform."
+    ),
+    paper_name="layer_norm",
+)

@@ -1,0 +1,115 @@
+"""softmax_attention: two matrix products with a softmax between them, over one head of any width."""
+
+from math import sqrt
+
+from msbench import bounds
+from msbench.spec import Array, Case, Dim, Operator, Split
+
+SLAB = 2**24
+"""Scores that are worked on together: float64 temporaries of 128 MiB each."""
+ROUNDINGS = 4.0
+"""Roundings of weights to bf16 are independent and at most u each: a weighted sum of them stays below this times the root
+of the sum of squares, which is seven standard deviations or more (each is u/√3 or less)."""
+
+
+def slabs(q, kv):
+    step = max(1, SLAB // kv)
+    return (slice(start, min(start + step, q)) for start in range(0, q, step))
+
+
+def weights(xp, Q, K, rows, d):
+    """Scores, their distances from the row's maximum, and the softmax."""
+    scores = Q[rows] @ K.T / sqrt(d)
+    distance = xp.max(scores, axis=1, keepdims=True) - scores
+    P = xp.exp(-distance)
+    return scores, distance, P / xp.sum(P, axis=1, keepdims=True)
+
+
+def reference(xp, Q, K, V, q, kv, d, dv):
+    Y = xp.empty((q, dv))
+    for rows in slabs(q, kv):
+        Y[rows] = weights(xp, Q, K, rows, d)[2] @ V
+    return Y
+
+
+def bound(xp, u, out, Q, K, V, q, kv, d, dv):
+    limit = xp.empty((q, dv))
+    size, square = xp.abs(V), V * V
+    for rows in slabs(q, kv):
+        Y = out["Y"][rows]
+        scores, distance, P = weights(xp, Q, K, rows, d)
+        # Scores err independently of each other by the error of their sum: (∂Y/∂sⱼ)² = (pⱼ(vⱼ - Y))².
+        # Weights of zero belong to scores that may be -inf, and must not make 0·∞.
+        spread = xp.where(P > 0, P * bounds.product(xp, Q[rows], K.T) / sqrt(d), 0.0)
+        spread *= spread
+        error = spread @ square - 2 * Y * (spread @ V) + Y * Y * xp.sum(spread, axis=1, keepdims=True)
+        error = xp.sqrt(xp.maximum(error, 0.0))
+        # What may be the same for all: the scale and its product, the exponential's argument, the exponential itself.
+        common = xp.where(P > 0, P * (4 * xp.abs(scores) + 3 * distance + 8), 0.0)
+        total = xp.sum(common, axis=1, keepdims=True) + 2 * bounds.growth(xp, kv)
+        error += bounds.FP32_ROUNDOFF * (common @ size + total * xp.abs(Y))
+        error += sqrt(2) * bounds.product(xp, P, V)  # √2: a running maximum rescales the sum as often as it adds
+        if u > bounds.FP32_ROUNDOFF:
+            rounding = xp.minimum(P @ size, ROUNDINGS * xp.sqrt((P * P) @ square))
+            error += u * (rounding + xp.abs(Y))
+        limit[rows] = bounds.rounded(xp, u, Y, error)
+    return limit
+
+
+def case(q, kv, d, dv, split):
+    return Case((("q", q), ("kv", kv), ("d", d), ("dv", dv)), split)
+
+
+PAPER = (
+    (128, 256, 512, 512),
+    (256, 512, 1024, 1024),
+    (512, 1024, 2048, 2048),
+    (1024, 2048, 4096, 4096),
+    (256, 1024, 2048, 1024),
+    (512, 512, 1024, 2048),
+    (1024, 1024, 4096, 2048),
+    (128, 2048, 512, 4096),
+)
+
+OPERATOR = Operator(
+    name="softmax_attention",
+    title="Softmax attention",
+    scenario="LLM",
+    definition="Y = softmax(Q·Kᵀ/√d)·V, the softmax over each row",
+    dims=(
+        Dim("q", 1, 2**14, "queries: rows of Q and Y"),
+        Dim("kv", 1, 2**14, "keys and values: rows of K and V"),
+        Dim("d", 1, 4096, "columns of Q and K"),
+        Dim("dv", 1, 4096, "columns of V and Y"),
+    ),
+    arrays=(
+        Array("Q", ("q", "d")),
+        Array("K", ("kv", "d")),
+        Array("V", ("kv", "dv")),
+        Array("Y", ("q", "dv"), output=True),
+    ),
+    cases=(
+        *(case(*sizes, Split.PAPER) for sizes in PAPER),
+        case(8192, 8192, 128, 128, Split.LARGE),
+        case(77, 203, 96, 80, Split.ODD),
+    ),
+    reference=reference,
+    bound=bound,
+    nbytes=lambda itemsize, q, kv, d, dv: (q * d + kv * d + kv * dv + q * dv) * itemsize,
+    flops=lambda q, kv, d, dv: 2 * q * kv * (d + dv) + 5 * q * kv,
+    compute="precision",
+    # No "large": scores of 2⁸⁰ are known to 2⁵⁶, and which of them is the largest is anybody's guess. No "sorted": its
+    # weights change so slowly that their roundings to bf16 are all alike.
+    distributions=("uniform", "integers", "spiked", "constant", "zeros", "tiny", "nonfinite"),
+    bound_note=(
+        "Scores err by 8·2⁻²⁴·√d times their largest partial sum (Higham and Mary 2019, theorem 3.1), which reaches Y "
+        "through ∂Y/∂sⱼ = pⱼ(vⱼ - Y); scale, exponentials, the weights' sum and the second product add errors as in "
+        "softmax and matrix_mul. In bf16 the weights pⱼ may be rounded to bf16 before the second product, as flash "
+        "attention does: 4u·√Σ(pⱼvⱼ)², and u·|Y| for weights that are all alike."
+    ),
+    library_note=(
+        "cuDNN's fused attention (bf16, d and dv up to 256 and multiples of 8), and for all sizes two cuBLASLt products, "
+        "with every algorithm that its heuristics propose tried once, around a softmax kernel; scores stay in fp32."
+    ),
+    paper_name="softmax_attention",
+)

@@ -1,0 +1,149 @@
+"""triangle_attention: a causal, masked softmax for every channel of its own; exponentials decide, not matrix products."""
+
+from math import sqrt
+
+from msbench import bounds
+from msbench.spec import Array, Case, Dim, Operator, Split
+
+THRESHOLD = 0.5
+
+
+def weights(xp, q, k, mask, i, D):
+    """For query row i: which entries count [B,1,i+1,1], scores [B,H,i+1,D], distances from the maximum, the softmax.
+
+    A row without any entry that counts has weights of zero.
+    """
+    counts = ~(mask[:, None, i, : i + 1, None] > THRESHOLD)
+    scores = q[:, :, i : i + 1] * k[:, :, : i + 1] / sqrt(D)
+    largest = xp.max(xp.where(counts, scores, -xp.inf), axis=2, keepdims=True)
+    distance = largest - scores
+    p = xp.where(counts, xp.exp(-distance), 0.0)
+    total = xp.sum(p, axis=2, keepdims=True)
+    empty = ~xp.any(counts, axis=2, keepdims=True)
+    return counts, scores, distance, p / xp.where(empty, 1.0, total)
+
+
+def reference(xp, q, k, v, mask, B, H, S, D):
+    y = xp.empty((B, H, S, D))
+    for i in range(S):
+        counts, _, _, p = weights(xp, q, k, mask, i, D)
+        y[:, :, i] = xp.sum(xp.where(counts, p * v[:, :, : i + 1], 0.0), axis=2)
+    return y
+
+
+def bound(xp, u, out, q, k, v, mask, B, H, S, D):
+    limit = xp.empty((B, H, S, D))
+    for i in range(S):
+        y = out["y"][:, :, i]
+        counts, scores, distance, p = weights(xp, q, k, mask, i, D)
+        # Scores, arguments of exponentials and exponentials err by so many 2⁻²⁴ of each weight. The limits keep scores
+        # of -inf from making 0·∞: a weight is zero long before them.
+        steps = 6 * xp.minimum(xp.abs(scores), 2.0**40) + 3 * xp.minimum(distance, 1000.0) + 8
+        relative = xp.where(counts, p * steps, 0.0)
+        terms = xp.where(counts, p * v[:, :, : i + 1], 0.0)
+        error = xp.sum(xp.where(counts, xp.abs(terms) * steps, 0.0), axis=2)
+        error += (xp.sum(relative, axis=2) + 2 * bounds.growth(xp, i + 1)) * xp.abs(y)
+        error *= bounds.FP32_ROUNDOFF
+        # Twice the terms: a running maximum rescales the sum as often as it adds.
+        error += bounds.probabilistic(2 * (i + 1)) * (
+            largest_partial(xp, terms) + xp.sqrt(xp.sum(terms * terms, axis=2))
+        )
+        limit[:, :, i] = bounds.rounded(xp, u, y, error)
+    return limit
+
+
+def largest_partial(xp, terms):
+    """The largest of eight partial sums along axis 2."""
+    count = terms.shape[2]
+    step = -(-count // bounds.PARTIAL_SUMS)
+    partial = largest = 0.0
+    for start in range(0, count, step):
+        partial = partial + xp.sum(terms[:, :, start : start + step], axis=2)
+        largest = xp.maximum(largest, xp.abs(partial))
+    return largest
+
+
+def inputs(rng, distribution, B, H, S, D):
+    drawn = "uniform" if distribution == "masked" else distribution
+    q, k, v = (rng.floats(name, (B, H, S, D), drawn) for name in ("q", "k", "v"))
+    mask = rng.floats("mask", (B, S, S), "uniform")
+    if distribution == "masked":
+        # Every third row masks everything, the row after it all but itself, and later batches mask nothing.
+        mask[:, 0::3] = 1
+        mask[:, 1::3] = 1
+        diagonal = rng.xp.arange(1, S, 3)
+        mask[:, diagonal, diagonal] = THRESHOLD
+        if B > 1:
+            mask[B // 2 :] = 0
+    return {"q": q, "k": k, "v": v, "mask": mask}
+
+
+def pairs(B, H, S, D):
+    return B * H * D * (S * (S + 1) // 2)
+
+
+def case(b, h, s, d, split, distribution="uniform"):
+    return Case((("B", b), ("H", h), ("S", s), ("D", d)), split, distribution)
+
+
+PAPER = (
+    (1, 32, 512, 128),
+    (1, 96, 256, 128),
+    (1, 48, 1024, 128),
+    (2, 16, 256, 256),
+    (2, 64, 512, 128),
+    (4, 8, 32, 128),
+    (4, 32, 512, 128),
+    (8, 16, 512, 128),
+)
+
+OPERATOR = Operator(
+    name="triangle_attention",
+    title="Triangle attention",
+    scenario="LLM",
+    definition=(
+        "y[b,h,i,c] = Σⱼ wⱼ·v[b,h,j,c] / Σⱼ wⱼ, wⱼ = exp(q[b,h,i,c]·k[b,h,j,c]/√D), over the j ≤ i with "
+        "mask[b,i,j] ≤ 0.5; 0 where there is none"
+    ),
+    dims=(
+        Dim("B", 1, 64, "batches"),
+        Dim("H", 1, 128, "heads"),
+        Dim("S", 1, 2048, "positions"),
+        Dim("D", 1, 256, "channels of a head"),
+    ),
+    arrays=(
+        Array("q", ("B", "H", "S", "D")),
+        Array("k", ("B", "H", "S", "D")),
+        Array("v", ("B", "H", "S", "D")),
+        Array("mask", ("B", "S", "S"), "f32"),
+        Array("y", ("B", "H", "S", "D"), output=True),
+    ),
+    cases=(
+        *(case(*sizes, Split.PAPER) for sizes in PAPER),
+        case(4, 32, 1024, 128, Split.LARGE),
+        case(2, 3, 77, 64, Split.ODD),
+        case(2, 3, 77, 64, Split.ODD, "masked"),
+    ),
+    reference=reference,
+    bound=bound,
+    # Of the mask only the triangle j ≤ i matters.
+    nbytes=lambda itemsize, B, H, S, D: 4 * B * H * S * D * itemsize + B * (S * (S + 1) // 2) * 4,
+    # A product, a subtraction, an exponential, a sum, and a product and a sum with v.
+    flops=lambda B, H, S, D: 6 * pairs(B, H, S, D),
+    inputs=inputs,
+    # No "large": scores of 2⁸⁰ are known to 2⁵⁶, and which of them is the largest is anybody's guess.
+    distributions=("uniform", "masked", "integers", "spiked", "constant", "zeros", "tiny", "sorted", "nonfinite"),
+    valid=lambda B, H, S, D: B * H * S * D <= 2**27,
+    bound_note=(
+        "Rounding a score s at distance t from the largest changes its weight by (6|s| + 3t + 8)·2⁻²⁴ of itself, the "
+        "weights' sum errs by min(n', 8√n')·2⁻²⁴, n' = min(n, 4096), counted twice for a running maximum, and the "
+        "weighted sum of n terms by 8·2⁻²⁴·√(2n) times its largest partial sum (Higham 2002, equation 4.4; Higham and "
+        "Mary 2019, theorem 3.1). Entries that are masked or above the diagonal are never used: NaN there stays there, "
+        "and a row without any entry is 0."
+    ),
+    library_note=(
+        "No vendor library has it. straightforward.cu is the bar: our own kernel with a running maximum, eight rows to a "
+        "thread and masked entries skipped."
+    ),
+    paper_name="triangle_attention",
+)
