@@ -1,0 +1,69 @@
+"""spmm_coo: a sparse matrix times a dense one, from entries in no order."""
+
+from msbench.operators import sparse
+from msbench.spec import Array, Dim, Operator, Split
+
+
+def reference(xp, values, row_indices, col_indices, X, rows, cols, nnz, K):
+    return sparse.product(xp, sparse.from_coo(values, row_indices, col_indices), X, rows)
+
+
+def bound(xp, u, out, values, row_indices, col_indices, X, rows, cols, nnz, K):
+    return sparse.product_bound(xp, u, out["Y"], sparse.from_coo(values, row_indices, col_indices), X, rows)
+
+
+def inputs(rng, distribution, rows, cols, nnz, K):
+    return {
+        **sparse.draw_coo(rng, distribution, rows, cols, nnz),
+        "X": rng.floats("X", (cols, K), sparse.numbers(distribution)),
+    }
+
+
+def one_percent(rows, cols, K, split, distribution="uniform"):
+    nnz = sparse.one_percent(rows, cols, rows)
+    return sparse.case(split, distribution, rows=rows, cols=cols, nnz=nnz, K=K)
+
+
+OPERATOR = Operator(
+    name="spmm_coo",
+    title="Sparse matrix times dense matrix (COO)",
+    scenario="Sparse",
+    definition="Y[rowₖ, j] = Σₖ valuesₖ·X[colₖ, j] over all entries k of that row; 0 for a row without entries",
+    dims=(
+        Dim("rows", 1, 2**18, "rows of the matrix and of Y"),
+        Dim("cols", 1, 2**18, "columns of the matrix, rows of X"),
+        Dim("nnz", 1, 2**24, "stored entries, in any order; duplicates add up"),
+        Dim("K", 1, 2**12, "columns of X and Y"),
+    ),
+    arrays=(
+        Array("values", ("nnz",)),
+        Array("row_indices", ("nnz",), "i32"),
+        Array("col_indices", ("nnz",), "i32"),
+        Array("X", ("cols", "K")),
+        Array("Y", ("rows", "K"), output=True),
+    ),
+    cases=(
+        *(one_percent(2**k, 2048, 4096, Split.PAPER) for k in (8, 10, 12, 14, 16)),
+        sparse.case(Split.LARGE, rows=2**17, cols=2**17, nnz=2**22, K=128),
+        one_percent(1003, 1501, 77, Split.ODD),
+        one_percent(1003, 1501, 77, Split.ODD, "skewed"),
+        one_percent(1003, 1501, 77, Split.ODD, "duplicates"),
+        one_percent(2**14, 2048, 512, Split.ODD, "skewed"),
+    ),
+    reference=reference,
+    bound=bound,
+    nbytes=lambda itemsize, rows, cols, nnz, K: nnz * (itemsize + 8) + (cols + rows) * K * itemsize,
+    flops=lambda rows, cols, nnz, K: 2 * nnz * K,
+    inputs=inputs,
+    distributions=sparse.ALL_DISTRIBUTIONS,
+    valid=lambda rows, cols, nnz, K: sparse.sensible(rows, cols, nnz),
+    bound_note=sparse.BOUND_NOTE,
+    library_note=(
+        "cuSPARSE's generic SpMM. It wants COO sorted by row, so the sort (cub::DeviceRadixSort) is part of the call; "
+        "then the fastest of its COO algorithms, and of its CSR algorithms after cusparseXcoo2csr. The bar of spmm_csr "
+        "at the same sizes is what is left without the sort. Its sums are fp32, and in bf16 a pass of its own rounds "
+        "them, as some algorithms may add parts of a row atomically; nothing is prepared or kept for a matrix, as a "
+        "launcher meets every one for the first time."
+    ),
+    paper_name="spmm_coo",
+)

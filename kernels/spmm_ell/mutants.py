@@ -1,0 +1,85 @@
+"""Wrong kernels that the check must reject.
+
+A fault has to show in one element, where it may hide by chance: hence at least eight rows. What changes a few terms, or all
+by a little, is within what right kernels lose when they add a long row in the worst order: hence the limits on a row's
+mean length. bf16 rounding in between shows in bf16 only where enough rows have two entries, which is where nnz²/2
+exceeds the rows.
+"""
+
+from msbench.operators.mutants import Mutant
+from msbench.spec import Precision
+
+MUTANTS = (
+    Mutant(
+        "zeros",
+        (("static_cast<scalar_t>(sum)", "static_cast<scalar_t>(0.0f)"),),
+    ),
+    Mutant(
+        "half the reduction",
+        (("k < (row + 1) * w;", "k < row * w + (w + 1) / 2;"),),
+        applies=lambda rows, cols, w, K: w >= 2 and rows >= 8,
+    ),
+    Mutant(
+        "off by one element",
+        (("int64_t k = row * w;", "int64_t k = row * w + 1;"),),
+        applies=lambda rows, cols, w, K: w <= 64 and rows >= 8,
+    ),
+    Mutant(
+        "off by one row",
+        (("int64_t row = i / K;", "int64_t row = (i / K + 1) % rows;"),),
+        applies=lambda rows, cols, w, K: rows >= 8,
+    ),
+    Mutant(
+        "ignores padding",
+        (("if (col < 0) continue;", "if (col < 0) col = 0;"),),
+        applies=lambda rows, cols, w, K: w <= 256 and rows >= 64,
+    ),
+    Mutant(
+        "bf16 accumulation",
+        (
+            (
+                "sum += static_cast<float>(values[k])",
+                "sum = __bfloat162float(__float2bfloat16(sum + static_cast<float>(values[k])",
+            ),
+            ("X[col * K + j]);", "X[col * K + j])));"),
+        ),
+        applies=lambda rows, cols, w, K: rows >= 8,
+        precisions=(Precision.FP32,),
+    ),
+    Mutant(
+        "bf16 accumulation",
+        (
+            (
+                "sum += static_cast<float>(values[k])",
+                "sum = __bfloat162float(__float2bfloat16(sum + static_cast<float>(values[k])",
+            ),
+            ("X[col * K + j]);", "X[col * K + j])));"),
+        ),
+        applies=lambda rows, cols, w, K: w >= 4 and rows * K >= 64,
+        precisions=(Precision.BF16,),
+    ),
+    Mutant(
+        "TF32 inputs",
+        (
+            ("static_cast<float>(values[k])", "__uint_as_float(__float_as_uint(values[k]) & 0xffffe000u)"),
+            ("static_cast<float>(X[col * K + j])", "__uint_as_float(__float_as_uint(X[col * K + j]) & 0xffffe000u)"),
+        ),
+        applies=lambda rows, cols, w, K: w <= 64 and rows >= 8,
+        precisions=(Precision.FP32,),
+    ),
+    Mutant(
+        "dropped tail",
+        (("if (i >= rows * K) return;", "if (i >= rows * K / 4 * 4) return;"),),
+        applies=lambda rows, cols, w, K: rows * K % 4 != 0,
+    ),
+    Mutant(
+        "skipped empty row",
+        (("Y[i] = static_cast<scalar_t>(sum);", "if (col_ids[row * w] >= 0) Y[i] = static_cast<scalar_t>(sum);"),),
+        applies=lambda rows, cols, w, K: w == 1 and rows >= 6,
+    ),
+    Mutant(
+        "transposed index",
+        (("X[col * K + j]", "X[j * cols + col]"),),
+        applies=lambda rows, cols, w, K: cols >= 2 and K >= 2,
+    ),
+)

@@ -1,0 +1,75 @@
+"""Wrong kernels that the check must reject.
+
+A fault has to show in one element, where it may hide by chance: hence at least eight rows. What changes a few terms, or all
+by a little, is within what right kernels lose when they add a long row in the worst order: hence the limits on a row's
+mean length. bf16 rounding in between shows in bf16 only where enough rows have two entries, which is where nnz²/2
+exceeds the rows.
+"""
+
+from msbench.operators.mutants import Mutant
+from msbench.spec import Precision
+
+MUTANTS = (
+    Mutant(
+        "zeros",
+        (("y[row] = static_cast<scalar_t>(sums[row]);", "y[row] = static_cast<scalar_t>(0.0f);"),),
+    ),
+    Mutant(
+        "half the reduction",
+        (("if (k >= nnz) return;", "if (k >= nnz / 2) return;"),),
+        applies=lambda rows, cols, nnz: rows >= 8,
+    ),
+    Mutant(
+        "off by one row",
+        (("y[row] = static_cast<scalar_t>(sums[row]);", "y[row] = static_cast<scalar_t>(sums[(row + 1) % rows]);"),),
+        applies=lambda rows, cols, nnz: rows >= 8,
+    ),
+    Mutant(
+        "stores instead of adding",
+        (("atomicAdd(&sums[row_indices[k]], product);", "sums[row_indices[k]] = product;"),),
+        applies=lambda rows, cols, nnz: nnz >= 2 * rows and rows >= 8,
+    ),
+    Mutant(
+        "bf16 products",
+        (("product);", "__bfloat162float(__float2bfloat16(product)));"),),
+        applies=lambda rows, cols, nnz: nnz <= 64 * rows and rows >= 8,
+        precisions=(Precision.FP32,),
+    ),
+    Mutant(
+        "bf16 products",
+        (("product);", "__bfloat162float(__float2bfloat16(product)));"),),
+        applies=lambda rows, cols, nnz: rows >= 64 and nnz <= 64 * rows and nnz**2 >= 1024 * rows,
+        precisions=(Precision.BF16,),
+    ),
+    Mutant(
+        "TF32 inputs",
+        (
+            ("static_cast<float>(values[k])", "__uint_as_float(__float_as_uint(values[k]) & 0xffffe000u)"),
+            (
+                "static_cast<float>(x[col_indices[k]])",
+                "__uint_as_float(__float_as_uint(x[col_indices[k]]) & 0xffffe000u)",
+            ),
+        ),
+        applies=lambda rows, cols, nnz: nnz <= 64 * rows and rows >= 8,
+        precisions=(Precision.FP32,),
+    ),
+    Mutant(
+        "dropped tail",
+        (("if (k >= nnz) return;", "if (k >= nnz / 256 * 256) return;"),),
+        applies=lambda rows, cols, nnz: nnz % 256 >= 32 and nnz <= 64 * rows and rows >= 8,
+    ),
+    Mutant(
+        "stale output",
+        (("if (row >= rows) return;", "if (row >= rows / 2) return;"),),
+    ),
+    Mutant(
+        "skipped empty row",
+        (
+            (
+                "y[row] = static_cast<scalar_t>(sums[row]);",
+                "if (sums[row] != 0.0f) y[row] = static_cast<scalar_t>(sums[row]);",
+            ),
+        ),
+        applies=lambda rows, cols, nnz: nnz < rows,
+    ),
+)
