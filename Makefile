@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint clean
+.PHONY: help demo test sweep lint clean
 
 help:
 	@echo "make demo   optimize two kernels and build the site (no GPU or key needed; both are used when there)"
 	@echo "make test   lint, types, import directions and every test"
+	@echo "make sweep  every kernel on a thousand seeds and all cases, and every mutant, on the processor (hours)"
 	@echo "make clean  remove the environment, the caches and build/"
 
 # The stamp is newer than pyproject.toml when the environment is up to date.
@@ -36,6 +37,12 @@ lint: $(VENV)/.stamp
 
 test: lint
 	$(BIN)/pytest -n 2
+
+# What `make test` samples, in full, on the processor: hours rather than minutes.
+sweep: $(VENV)/.stamp
+	MSBENCH_SEEDS=1000 $(BIN)/pytest -n 2 tests/test_operators_kernels.py --timeout 3600
+	$(BIN)/msbench bench --executor cpu --versions naive,library,best --db build/sweep.sqlite
+	$(BIN)/msbench mutants --executor cpu
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -89,7 +89,7 @@ def operators(console: Console, known: Mapping[str, Operator]) -> None:
     """The operators by scenario."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("operator", "scenario", "definition", "cases", "baselines"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", no_wrap=heading == "operator")
     for op in sorted(known.values(), key=lambda o: (o.scenario, o.name)):
         libraries = {c.label for p in op.precisions for c in ops.versions(op, p) if c.origin is Origin.LIBRARY}
         table.add_row(op.name, op.scenario, escape(op.definition), str(len(op.cases)), ", ".join(sorted(libraries)))

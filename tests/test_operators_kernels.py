@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing
+import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -52,12 +53,16 @@ def launch(
     return outputs
 
 
+SEEDS = int(os.environ.get("MSBENCH_SEEDS", "25"))
+"""How many held-out cases each naive kernel is tried on; `make sweep` takes 1000."""
+
+
 def mistakes(name: str, precision: Precision, ops_dir: Path | None = None) -> list[str]:
     """What an operator's naive kernel gets wrong on held-out cases."""
     op = operators.load(name, ops_dir)
     library = build(op, precision, operators.versions(op, precision)[0].source)
     found = []
-    for case in operators.heldout(op, seed=20, count=25, max_elements=6000):
+    for case in operators.heldout(op, seed=20, count=SEEDS, max_elements=6000):
         inputs = generate(op, precision, case, 5, np)
         references, bounds = expected(op, precision, case, inputs, np)
         for output, got in launch(library, op, precision, case, inputs).items():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msbench import operators
 from msbench.harness.compare import expected
 from msbench.harness.inputs import generate
+from msbench.model import Origin
 from msbench.spec import Case, Precision, Split
 
 Arrays = dict[str, Any]
@@ -138,6 +139,24 @@ def test_bytes_and_operations_are_those_of_the_definition() -> None:
     assert OPERATORS["stencil_2d"].flops(nx=6, ny=7) == 7 * 4 * 5
 
 
+@pytest.mark.parametrize("precision", list(Precision))
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_task_has_a_bar(name: str, precision: Precision) -> None:
+    origins = [version.origin for version in operators.versions(OPERATORS[name], precision)]
+    assert origins.count(Origin.NAIVE) == 1
+    assert Origin.LIBRARY in origins
+    assert OPERATORS[name].library_note
+
+
+def test_there_are_fifty_operators() -> None:
+    assert len(OPERATORS) == 50
+    assert {op.scenario for op in OPERATORS.values()} == {
+        "Activations and losses", "Arrays", "Dense algebra", "LLM", "Scientific", "Sparse",
+    }  # fmt: skip
+    for op in OPERATORS.values():
+        assert {case.split for case in op.cases} == {Split.PAPER, Split.LARGE, Split.ODD}, op.name
+
+
 def test_the_public_cases() -> None:
     def sizes(name: str, split: Split) -> list[tuple[int, ...]]:
         return [tuple(dict(c.dims).values()) for c in OPERATORS[name].cases if c.split is split]
@@ -199,7 +218,7 @@ def test_cupy_and_numpy_expect_the_same(name: str) -> None:
         inputs = generate(op, BF16, here, 1, np)
         references, bounds = expected(op, BF16, here, inputs, np)
         on_gpu = expected(op, BF16, here, generate(op, BF16, here, 1, cupy), cupy)
-        [output] = references
-        scale = np.nanmax(np.abs(references[output]), initial=0, where=np.isfinite(references[output]))
-        for mine, theirs in zip((references, bounds), on_gpu, strict=True):
-            np.testing.assert_allclose(cupy.asnumpy(theirs[output]), mine[output], rtol=1e-12, atol=1e-13 * scale)
+        for output, exact in references.items():
+            scale = np.nanmax(np.abs(exact), initial=0, where=np.isfinite(exact))
+            for mine, theirs in zip((references, bounds), on_gpu, strict=True):
+                np.testing.assert_allclose(cupy.asnumpy(theirs[output]), mine[output], rtol=1e-12, atol=1e-13 * scale)

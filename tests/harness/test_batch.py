@@ -29,6 +29,7 @@ class Divided(FakeExecutor):
     """Its siblings only check."""
 
     def sibling(self) -> FakeExecutor:
+        assert threading.current_thread() is threading.main_thread()  # the first one takes the device's lock
         return FakeExecutor(time_ns=self.time_ns)
 
 
