@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.table import Table
 
 from msbench import databases
 from msbench.cli._app import db_app
@@ -55,3 +56,48 @@ def check(db: Db = None) -> None:
         raise typer.Exit(1)
     for path in where:
         out.print(f"[green]✓[/] {escape(shown(path))}: every hash and reference is right", soft_wrap=True)
+
+
+@db_app.command()
+def counts(
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", min=0.0, help="How far apart the two may be, as a share.")
+    ] = 0.05,
+    db: Db = None,
+) -> None:
+    """Compare the bytes and FLOPs of the specs with what Nsight Compute counted on the large cases.
+
+    Of each task the version counts that moved the fewest bytes. Exit code 1 if bytes of one are further apart than the
+    tolerance. Profiles come from `msbench bench --profile`.
+
+    Example: `msbench db counts --db db/published.sqlite`
+    """
+    from msbench.store.counted import counted
+
+    with databases.reader(db) as store:
+        found = counted(store)
+    if not found:
+        out.print(
+            "No counters of a large case are recorded: `msbench bench --cases large --profile` on a GPU does that."
+        )
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("task", "case", "version", "bytes", "moved", "ratio", "FLOPs", "counted"):
+        name = heading in ("task", "case", "version")
+        table.add_column(heading, justify="left" if name else "right", no_wrap=not name, overflow="fold")
+    apart = 0
+    for one in found:
+        off = abs(one.bytes_ratio - 1) > tolerance
+        apart += off
+        ratio = f"[{'red' if off else 'green'}]{one.bytes_ratio:.3f}[/]"
+        flops = "–" if one.flops is None else f"{one.flops:.3g}"
+        table.add_row(
+            one.task_id, escape(one.case_name), escape(one.version), f"{one.spec_bytes:.3g}", f"{one.moved_bytes:.3g}",
+            ratio, f"{one.spec_flops:.3g}", flops,
+        )  # fmt: skip
+    out.print(table)
+    if apart:
+        err.print(
+            f"{apart} of {len(found)} tasks: the spec's bytes and those counted are further apart than {tolerance:.0%}."
+        )
+        raise typer.Exit(1)

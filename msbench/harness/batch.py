@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from msbench.errors import MsbenchError
@@ -68,8 +69,9 @@ def evaluate_all(
                 with _group(executor, job, builds, progress) as group:
                     yield job, _caught(partial(_whole, group, command))
             return
-        for start in range(0, len(jobs), BATCH):
-            batch = jobs[start : start + BATCH]
+        # The first job goes alone: what CuPy compiles for it would be compiled in every thread.
+        starts = [0, *range(1, len(jobs), BATCH), len(jobs)]
+        for batch in (jobs[start:end] for start, end in pairwise(starts)):
             for job, checked in zip(batch, _checked(executor, batch, builds, progress), strict=True):
                 if isinstance(checked, MsbenchError):
                     yield job, checked

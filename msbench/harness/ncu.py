@@ -24,6 +24,7 @@ METRICS: tuple[str, ...] = (
     "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
     "dram__bytes_read.sum",
     "dram__bytes_write.sum",
+    "lts__t_sectors_op_write.sum",
     "lts__throughput.avg.pct_of_peak_sustained_elapsed",
     "l1tex__throughput.avg.pct_of_peak_sustained_elapsed",
     "lts__t_sector_hit_rate.pct",
@@ -34,6 +35,9 @@ METRICS: tuple[str, ...] = (
     "smsp__warps_eligible.avg.per_cycle_active",
     "smsp__thread_inst_executed_per_inst_executed.ratio",
     "smsp__inst_executed.sum",
+    "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum",
+    "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum",
+    "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct",
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
@@ -69,6 +73,7 @@ LAUNCH_METRICS: tuple[str, ...] = (
 """Facts of the launch; ``--query-metrics`` does not list these."""
 
 _TIME = "gpu__time_duration.sum"
+_OF_THE_MACHINE = ("c2clink__", "device__", "numa__", "nvlink__", "profiler__")  # which ncu adds unasked
 _CHIPS = {
     (7, 0): "gv100",
     (7, 5): "tu102",
@@ -212,7 +217,8 @@ def parse(output: str) -> list[KernelProfile]:
     for row in rows[1:]:
         if len(row) != len(names) or not row[0].strip().isdigit():
             continue  # the units
-        cells = {name: _number(cell) for name, cell in zip(names, row, strict=True) if "__" in name}
+        columns = zip(names, row, strict=True)
+        cells = {n: _number(cell) for n, cell in columns if "__" in n and not n.startswith(_OF_THE_MACHINE)}
         found.append(KernelProfile(row[kernel], {name: value for name, value in cells.items() if value is not None}))
     return found
 

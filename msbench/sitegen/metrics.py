@@ -64,6 +64,14 @@ _KNOWN: dict[str, Meaning] = {
     "dram__bytes_write": Meaning(
         "Bytes written to DRAM", "Above the outputs' size, lines are written twice.", fmt.size
     ),
+    "lts__t_sectors_op_write": Meaning(
+        "Sectors written to L2", "32 bytes each. What is still in L2 at the end is not among DRAM's bytes.", fmt.count
+    ),
+    "smsp__sass_thread_inst_executed_op_fadd_pred_on": Meaning("fp32 additions", "By all threads.", fmt.count),
+    "smsp__sass_thread_inst_executed_op_fmul_pred_on": Meaning("fp32 multiplications", "By all threads.", fmt.count),
+    "smsp__sass_thread_inst_executed_op_ffma_pred_on": Meaning(
+        "fp32 fused multiply-adds", "By all threads; each is two operations.", fmt.count
+    ),
     "lts__throughput": _pct("L2 in use", "Of the L2 cache's peak."),
     "l1tex__throughput": _pct("L1 in use", "Of the peak of L1 and shared memory."),
     "lts__t_sector_hit_rate": _pct("L2 hit rate", "Sectors found in L2 instead of DRAM."),

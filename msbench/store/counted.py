@@ -1,0 +1,93 @@
+"""A spec's bytes and FLOPs beside what a profiler counted: whether rooflines stand on the right ground."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlmodel import col, select
+
+from msbench.spec import Split
+from msbench.store.store import Store
+from msbench.store.tables import CaseRow, EvaluationRow, ProfileRow, VersionRow
+from msbench.store.timings import CHECKED
+
+SECTOR = 32
+"""Bytes of a sector of L2."""
+
+_OPERATIONS = {
+    "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum": 1,
+    "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum": 1,
+    "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": 2,
+}
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One task's large case: what its spec says, and what the version that moved the fewest bytes did.
+
+    ``flops`` are fp32 operations outside the matrix units; None where they were not counted.
+    """
+
+    task_id: str
+    case_name: str
+    version: str
+    spec_bytes: int
+    moved_bytes: float
+    spec_flops: int
+    flops: float | None
+    measured_at: str
+
+    @property
+    def bytes_ratio(self) -> float:
+        """Bytes moved over bytes of the spec."""
+        return self.moved_bytes / self.spec_bytes
+
+
+def moved_bytes(metrics: Mapping[str, Any]) -> float | None:
+    """Bytes read from DRAM and bytes written, of which some may still be in L2 at the end; None where not counted."""
+    read = metrics.get("dram__bytes_read.sum")
+    written = metrics.get("dram__bytes_write.sum")
+    if read is None or written is None:
+        return None
+    return float(read) + max(float(written), SECTOR * float(metrics.get("lts__t_sectors_op_write.sum", 0.0)))
+
+
+def operations(metrics: Mapping[str, Any]) -> float | None:
+    """fp32 operations outside the matrix units; None where not counted."""
+    if not _OPERATIONS.keys() <= metrics.keys():
+        return None
+    return sum(weight * float(metrics[name]) for name, weight in _OPERATIONS.items())
+
+
+def counted(store: Store) -> list[Counted]:
+    """By task, the profile of the large case that moved the fewest bytes; a task without counters is absent."""
+    query = (
+        select(ProfileRow, CaseRow, VersionRow, EvaluationRow)
+        .join(EvaluationRow, col(EvaluationRow.id) == col(ProfileRow.evaluation_id))
+        .join(VersionRow, col(VersionRow.id) == col(EvaluationRow.version_id))
+        .join(CaseRow, col(CaseRow.id) == col(ProfileRow.case_id))
+        .where(col(ProfileRow.source) == "ncu", col(ProfileRow.fault).is_(None))
+        .where(col(CaseRow.split) == Split.LARGE.value, col(EvaluationRow.status).in_(CHECKED))
+    )
+    found: dict[str, Counted] = {}
+    with store.session() as session:
+        for profile, case, version, evaluation in session.exec(query):
+            moved = moved_bytes(profile.metrics)
+            if moved is None:
+                continue
+            one = Counted(
+                case.task_id,
+                case.name,
+                version.label or version.id[:12],
+                case.nbytes,
+                moved,
+                case.flops,
+                operations(profile.metrics),
+                evaluation.started_at,
+            )
+            known = found.get(case.task_id)
+            if known is None or (one.moved_bytes, one.measured_at) < (known.moved_bytes, known.measured_at):
+                found[case.task_id] = one
+    return [found[task] for task in sorted(found)]
