@@ -112,8 +112,8 @@ def bench(
     cases: Cases = "all",
     executor: Exec = "auto",
     profile: Annotated[bool, typer.Option("--profile", help="Profile the largest case of every version.")] = False,
-    budget: Annotated[float, typer.Option("--budget", help="Seconds of measuring a case may take.")] = 2.0,
-    sittings: Sittings = 4,
+    budget: Annotated[float, typer.Option("--budget", help="Seconds of measuring a case may take.")] = 0.5,
+    sittings: Sittings = 1,
     quick: Annotated[
         bool, typer.Option("--quick", help="Check ordinary inputs only, not the adversarial ones.")
     ] = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -113,7 +114,7 @@ def _write(path: Path, found: Sequence[tuple[Task, Verdict]], where: str) -> Non
         "over these cases, of the largest error to the operator's bound: 1 is the limit, and a dash stands for outputs that were "
         "not written or that have to be exact.",
         "",
-        f"Made by `{command_line()}` on {where}.",
+        f"Made by `{command_line()}` on {where}, {datetime.now(UTC):%Y-%m-%d}.",
         "",
         f"| {' | '.join(_COLUMNS)} |",
         "|---|---|---|---:|---:|---:|",
