@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 help:
 	@echo "make demo   optimize two kernels and build the site (no GPU or key needed; both are used when there)"
 	@echo "make test   lint, types, import directions and every test"
-	@echo "make sweep  every kernel and every mutant on all affordable cases, on the processor (an hour)"
+	@echo "make sweep  every kernel and every mutant on all affordable cases, on the processor"
 	@echo "make clean  remove the environment, the caches and build/"
 
 # The stamp is newer than pyproject.toml when the environment is up to date.
@@ -40,6 +40,7 @@ test: lint
 
 # What `make test` samples, in full, on the processor.
 sweep: $(VENV)/.stamp
+	mkdir -p build
 	$(BIN)/msbench bench --executor cpu --versions naive,library,best --db build/sweep.sqlite
 	$(BIN)/msbench mutants --executor cpu
 
