@@ -385,3 +385,11 @@ def test_a_parent_may_be_in_another_database(here: Path) -> None:
     alone = run(here, "db", "check", "--db", "db/local.sqlite")
     assert alone.returncode == 1
     assert f"names the parent {parent.id}, which is in none here" in alone.stdout
+
+
+def test_a_recorded_command_does_not_name_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    from msbench.cli._options import command_line
+
+    for words in (["--db", "/home/me/x.sqlite"], ["--db=/home/me/x.sqlite"], []):
+        monkeypatch.setattr("sys.argv", ["msbench", "eval", "my kernel.cu", *words, "--op", "softmax"])
+        assert command_line() == "msbench eval 'my kernel.cu' --op softmax"

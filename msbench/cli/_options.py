@@ -64,7 +64,10 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of inputs, held-out size
 
 
 def command_line() -> str:
-    return shlex.join(["msbench", *sys.argv[1:]])
+    """What to type to repeat this; where its results went is nobody else's business."""
+    words = iter(sys.argv[1:])
+    kept = [word for word in words if not (word.startswith("--db=") or (word == "--db" and [next(words, "")]))]
+    return shlex.join(["msbench", *kept])
 
 
 def _task(text: str, precision: Precision | None, ops_dir: Path | None) -> list[Task]:
