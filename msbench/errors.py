@@ -66,6 +66,10 @@ class DeviceError(ExecutorError):
     """The GPU is missing, busy, lost or unhealthy."""
 
 
+class DeviceFull(DeviceError):
+    """A device has not enough memory for one case; others may fit."""
+
+
 class WorkerError(MsbenchError):
     """A worker process answered with an error, or ended before it answered.
 

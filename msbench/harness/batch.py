@@ -16,7 +16,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Protocol, Self, TypeVar, runtime_checkable
 
-from msbench.errors import MsbenchError
+from msbench.errors import DeviceFull, SpecError
 from msbench.harness.arena import Layout
 from msbench.harness.evaluate import Group
 from msbench.harness.protocols import Executor, Plan, Progress
@@ -30,6 +30,9 @@ ROOMY = 2**28
 
 
 _Made = TypeVar("_Made")
+
+JobError = SpecError | DeviceFull
+"""What is wrong with one job and not with the others."""
 
 
 @runtime_checkable
@@ -57,11 +60,11 @@ class Job:
 
 def evaluate_all(
     executor: Executor, jobs: Sequence[Job], *, command: str, progress: Progress
-) -> Iterator[tuple[Job, list[Evaluation] | MsbenchError]]:
+) -> Iterator[tuple[Job, list[Evaluation] | JobError]]:
     """``evaluate`` for every job, in their order; each is given out as soon as it is measured.
 
-    What ``evaluate`` raises for a job (a wrong spec, a case too large for the device) is that job's result, and the next
-    one goes on. Closing the iterator ends all processes.
+    What is wrong with one job alone (its spec, or a case too large for the device) is that job's result, and the next one
+    goes on. Raises whatever else ``evaluate`` raises; that, or closing the iterator, ends all processes.
     """
     with _BuildsAhead(executor, jobs) as builds:
         if not isinstance(executor, Divisible):
@@ -73,7 +76,7 @@ def evaluate_all(
         starts = [0, *range(1, len(jobs), BATCH), len(jobs)]
         for batch in (jobs[start:end] for start, end in pairwise(starts)):
             for job, checked in zip(batch, _checked(executor, batch, builds, progress), strict=True):
-                if isinstance(checked, MsbenchError):
+                if isinstance(checked, JobError):
                     yield job, checked
                     continue
                 with checked:
@@ -86,10 +89,10 @@ def _whole(group: Group, command: str) -> list[Evaluation]:
     return group.finish(command)
 
 
-def _caught(work: Callable[[], _Made]) -> _Made | MsbenchError:
+def _caught(work: Callable[[], _Made]) -> _Made | JobError:
     try:
         return work()
-    except MsbenchError as error:
+    except (SpecError, DeviceFull) as error:
         return error
 
 
@@ -110,7 +113,7 @@ def _group(
 
 def _checked(
     executor: Divisible, jobs: Sequence[Job], builds: _BuildsAhead, progress: Progress
-) -> list[Group | MsbenchError]:
+) -> list[Group | JobError]:
     """The jobs' groups, built and checked, their processes ended; or what kept one from that."""
     progress.started(f"checking {len(jobs)} tasks")
     room = _Room()
@@ -126,7 +129,7 @@ def _checked(
     with ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix="msbench-check") as pool:
         pending = [pool.submit(_caught, partial(check, job, own)) for job, own in zip(jobs, siblings, strict=True)]
         try:
-            groups: list[Group | MsbenchError] = []
+            groups: list[Group | JobError] = []
             for job, future in zip(jobs, pending, strict=True):
                 groups.append(future.result())
                 done += 1

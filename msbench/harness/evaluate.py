@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from msbench import roofline
-from msbench.errors import DeviceError, UnsupportedError, WorkerError
+from msbench.errors import DeviceFull, UnsupportedError, WorkerError
 from msbench.harness import sittings
 from msbench.harness.check import CaseCheck, fault_of
 from msbench.harness.protocols import Checks, Executor, Plan, Progress, Remembers, Runner
@@ -199,8 +199,8 @@ class Group:
 
     def check(self) -> None:
         """Build and check every version. Raises what ``evaluate`` raises."""
-        self._build(self._entries)
-        self._check(self._entries)
+        self._build()
+        self._check()
 
     def pause(self) -> None:
         """End all processes."""
@@ -213,12 +213,12 @@ class Group:
         self.executor = executor or self.executor
         if self.plan.measure and self.executor.measures:
             self._open([entry for entry in self._entries if entry.alive and entry.runner is None])
-            self._measure(self._entries)
+            self._measure()
             self.resources.close()  # no runner may disturb a profiler, nor hold memory that it needs
             if self.plan.profile:
-                self._profile(self._entries)
+                self._profile()
         if self.plan.measure and isinstance(self.executor, Remembers):
-            self._recall(self.executor, self._entries)
+            self._recall(self.executor)
         device = self.executor.checked_on() if isinstance(self.executor, Remembers) else self.executor.device()
         return [entry.evaluation(self.executor.name, device, command, self.plan.seed) for entry in self._entries]
 
@@ -226,26 +226,28 @@ class Group:
     def _task(self) -> str:
         return f"{self.op.name}/{self.precision}"
 
-    def _build(self, entries: Sequence[_Entry]) -> None:
+    def _build(self) -> None:
         self.progress.started(f"building {self._task}")
-        pool = ThreadPoolExecutor(max(1, min(len(entries), os.cpu_count() or 1)), thread_name_prefix="msbench-build")
+        pool = ThreadPoolExecutor(
+            max(1, min(len(self._entries), os.cpu_count() or 1)), thread_name_prefix="msbench-build"
+        )
         try:
-            waiting = {pool.submit(self._build_one, self.op, entry.candidate): entry for entry in entries}
+            waiting = {pool.submit(self._build_one, self.op, entry.candidate): entry for entry in self._entries}
             for done, future in enumerate(as_completed(waiting), 1):
                 entry = waiting[future]
                 entry.build = future.result()
                 entry.seconds += entry.build.seconds
                 if entry.build.failure:
                     entry.fail(Stage.BUILD, entry.build.failure)
-                self.progress.advanced(done, len(entries), entry.name)
+                self.progress.advanced(done, len(self._entries), entry.name)
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _check(self, entries: Sequence[_Entry]) -> None:
+    def _check(self) -> None:
         self.progress.started(f"checking {self._task}")
         planned = schedule(self.op, self.plan, self.executor.check_limit)
         left_out = sum(case not in {item.case for item in planned} for case in self.plan.cases)
-        for entry in filter(lambda entry: entry.alive, entries):
+        for entry in filter(lambda entry: entry.alive, self._entries):
             if not planned:
                 reason = f"None of the cases is small enough to be checked by the {self.executor.name} executor."
                 entry.fail(Stage.CHECK, Failure(Fault.UNSUPPORTED, reason))
@@ -253,7 +255,7 @@ class Group:
                 are = "is" if left_out == 1 else "are"
                 entry.notes.append(f"{left_out} of {len(self.plan.cases)} cases {are} too large to be checked here.")
         for done, item in enumerate(planned, 1):
-            alive = [entry for entry in entries if entry.alive]
+            alive = [entry for entry in self._entries if entry.alive]
             if not alive:
                 return
             check = CaseCheck(self.executor, self.op, self.precision, item.case, self.plan.seed)
@@ -261,7 +263,7 @@ class Group:
                 for entry in alive:
                     self._check_one(entry, check, item)
             self.progress.advanced(done, len(planned), item.case.id)
-        for entry in entries:
+        for entry in self._entries:
             self._tell_refused(entry)
 
     def _tell_refused(self, entry: _Entry) -> None:
@@ -282,7 +284,7 @@ class Group:
         try:
             yield
         except MemoryError as error:
-            raise DeviceError(
+            raise DeviceFull(
                 f"{self.executor.device().name} has not enough memory to {what} {self._task} at {case.id}. "
                 "Choose smaller cases with --cases."
             ) from error
@@ -307,29 +309,31 @@ class Group:
         if not entry.alive and entry.runner is not None:
             entry.runner.close()  # its memory is the others'
 
-    def _measure(self, entries: Sequence[_Entry]) -> None:
+    def _measure(self) -> None:
         self.progress.started(f"measuring {self._task}")
         cases = sorted(self.plan.cases, key=lambda case: work(self.op, case))
         parts: dict[Case, list[dict[int, Measurement]]] = {}
         for done, case in enumerate(cases, 1):
-            parts[case] = [self._measure_group(entries, case)]
+            parts[case] = [self._measure_group(case)]
             self.progress.advanced(done, len(cases), case.id)
         short = [case for case, (found,) in parts.items() if sittings.is_short(list(found.values()))]
         for number in range(2, self.plan.sittings + 1 if short else 2):
-            self._open([entry for entry in entries if entry.alive])
+            self._open([entry for entry in self._entries if entry.alive])
             for case in short:
-                parts[case].append(self._measure_group(entries, case))
+                parts[case].append(self._measure_group(case))
             self.progress.advanced(number, self.plan.sittings, f"{len(short)} short cases, in new processes")
         for sat in parts.values():
             whole = [number for number in sat[0] if all(number in part for part in sat)]
             joined = sittings.join([[part[number] for number in whole] for part in sat], self.plan.half_width)
             for number, measurement in (sat[0] | dict(zip(whole, joined, strict=True))).items():
-                entries[number].measurements.append(measurement)
+                self._entries[number].measurements.append(measurement)
 
-    def _measure_group(self, entries: Sequence[_Entry], case: Case) -> dict[int, Measurement]:
+    def _measure_group(self, case: Case) -> dict[int, Measurement]:
         """The measurement of each entry that is alive, by its number; what fails stops there."""
         group = {
-            number: entry for number, entry in enumerate(entries) if entry.alive and case.dims not in entry.refused
+            number: entry
+            for number, entry in enumerate(self._entries)
+            if entry.alive and case.dims not in entry.refused
         }
         if not group:
             return {}
@@ -379,11 +383,13 @@ class Group:
         message = f"Case {measurement.case.id}: {reason}"
         return replace(measurement, failure=Failure(Fault.IMPOSSIBLE, message))
 
-    def _profile(self, entries: Sequence[_Entry]) -> None:
+    def _profile(self) -> None:
         self.progress.started(f"profiling {self._task}")
         nbytes = {case: self.op.nbytes(self.precision.itemsize, **dict(case.dims)) for case in self.plan.cases}
         cases = self.plan.profile_cases or tuple(sorted(nbytes, key=lambda case: nbytes[case])[-1:])
-        todo = [(entry, case) for entry in entries if entry.alive for case in cases if case.dims not in entry.refused]
+        todo = [
+            (entry, case) for entry in self._entries if entry.alive for case in cases if case.dims not in entry.refused
+        ]
         for done, (entry, case) in enumerate(todo, 1):
             assert entry.build is not None
             measurement = next((m for m in entry.measurements if m.case == case), None)
@@ -396,10 +402,10 @@ class Group:
                     entry.fail(Stage.PROFILE, profile.failure)
             self.progress.advanced(done, len(todo), f"{entry.name} at {case.id}")
 
-    def _recall(self, memory: Remembers, entries: Sequence[_Entry]) -> None:
+    def _recall(self, memory: Remembers) -> None:
         """Add what was measured earlier to what was checked now, saying that it was earlier."""
         wanted = {case.id for case in self.plan.cases}
-        usable = [entry for entry in entries if entry.status in (Status.PASSED, Status.UNSUPPORTED)]
+        usable = [entry for entry in self._entries if entry.status in (Status.PASSED, Status.UNSUPPORTED)]
         found = memory.recall(self.op, [entry.candidate for entry in usable])
         for entry in usable:
             stored = found.get(entry.candidate.id)

@@ -84,7 +84,7 @@ class Track:
     """One version on its way through a measurement."""
 
     subject: Subject
-    nodes: int = _UNKNOWN_NODES
+    nodes: int | None = None  # device operations of a call, where it can be captured
     estimate_ns: float = 0.0
     repetitions: int = 1
     turn: int = 0
@@ -102,9 +102,14 @@ class Track:
         return self.failure is None
 
     @property
+    def commands(self) -> int:
+        """How many commands a call enqueues, as far as is known."""
+        return self.nodes or _UNKNOWN_NODES
+
+    @property
     def launches(self) -> int:
         """How many empty kernels in a row are its floor."""
-        return min(self.nodes, _FLOOR_LAUNCHES) if self.nodes != _UNKNOWN_NODES else 1
+        return min(self.nodes or 1, _FLOOR_LAUNCHES)
 
     def floor_ns(self, launches: int = 1) -> float | None:
         """What so many empty kernels in a row took in this version's process, in the same rounds."""
@@ -114,7 +119,7 @@ class Track:
     @property
     def held(self) -> bool:
         """Whether its call fits into a held stream's queue."""
-        return self.nodes + _FIXED_COMMANDS < QUEUE
+        return self.commands + _FIXED_COMMANDS < QUEUE
 
     @property
     def min_rounds(self) -> int:
@@ -238,9 +243,9 @@ def _warm_up(track: Track, job: Job) -> None:
     if slow:
         return
     host_ns, outputs = max(first.host_ns), len(job.output_bytes)
-    track.repetitions = repetitions_for(track.estimate_ns, host_ns, track.nodes, outputs)
+    track.repetitions = repetitions_for(track.estimate_ns, host_ns, track.commands, outputs)
     track.estimate_ns = min(track.batch(min(track.repetitions, 8)).samples_ns)
-    track.repetitions = repetitions_for(track.estimate_ns, host_ns, track.nodes, outputs)
+    track.repetitions = repetitions_for(track.estimate_ns, host_ns, track.commands, outputs)
 
 
 def _capture(track: Track) -> str:
@@ -336,7 +341,7 @@ def _hot(track: Track) -> None:
     if track.estimate_ns > SLOW_NS:
         track.hot_note = "Not timed hot: a call takes longer than 0.1 s."
         return
-    copies = max(1, min(int(_HOT_GRAPH_NS / track.estimate_ns), _HOT_NODES // track.nodes))
+    copies = max(1, min(int(_HOT_GRAPH_NS / track.estimate_ns), _HOT_NODES // track.commands))
     track.subject.capture(copies)
     replays = max(1, min(20, int(_HOT_SAMPLE_NS / (copies * track.estimate_ns))))
     samples = track.subject.replay(replays, _HOT_SAMPLES)

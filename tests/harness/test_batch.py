@@ -71,16 +71,31 @@ def test_what_one_task_suffers_is_its_own_result(monkeypatch: pytest.MonkeyPatch
     several[1] = replace(several[1], operator=replace(several[1].operator, reference=broken))
     measure = executor.measure
 
-    def lost(op: Operator, *rest: object) -> list[Measurement]:
+    def full(op: Operator, *rest: object) -> list[Measurement]:
         if op.name == "op2":
-            raise DeviceError("The GPU fell off.")
+            raise MemoryError
         return measure(op, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(executor, "measure", lost)
+    monkeypatch.setattr(executor, "measure", full)
     (_, first), (_, second), (_, third) = evaluate_all(executor, several, command="test", progress=Silent())
     assert isinstance(first, list)
     assert str(second) == "op1: reference failed at N=64: ZeroDivisionError: division by zero."
-    assert str(third) == "The GPU fell off."
+    assert str(third).startswith("Fake GPU has not enough memory to measure op2/fp32 at N=64.")
+    assert all(runner.closed for runner in executor.runners)
+
+
+def test_a_lost_device_ends_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = Divided()
+    measured = evaluate_all(executor, jobs(4), command="test", progress=Silent())
+    next(measured)
+
+    def lost(*_: object) -> None:
+        raise DeviceError("The GPU fell off.")
+
+    monkeypatch.setattr(executor, "measure", lost)
+    with pytest.raises(DeviceError, match="fell off"):
+        next(measured)
+    assert list(measured) == []
     assert all(runner.closed for runner in executor.runners)
 
 
