@@ -393,3 +393,34 @@ def test_a_recorded_command_does_not_name_the_database(monkeypatch: pytest.Monke
     for words in (["--db", "/home/me/x.sqlite"], ["--db=/home/me/x.sqlite"], []):
         monkeypatch.setattr("sys.argv", ["msbench", "eval", "my kernel.cu", *words, "--op", "softmax"])
         assert command_line() == "msbench eval 'my kernel.cu' --op softmax"
+
+
+def test_a_bench_goes_on_where_it_was(here: Path) -> None:
+    arguments = [
+        "bench",
+        "relu/fp32",
+        "--executor",
+        "cpu",
+        "--versions",
+        "naive",
+        "--cases",
+        "smallest",
+        "--quick",
+        "--db",
+        "x.sqlite",
+    ]
+
+    def evaluations() -> list[tuple[str, str]]:
+        with Store(here / "x.sqlite") as store:
+            return [(e.id, e.command) for version in store.versions() for e in store.evaluations(version.id)]
+
+    assert run(here, *arguments).returncode == 0
+    done = evaluations()
+    assert len(done) == 1
+    again = run(here, *arguments, "--resume")
+    assert again.returncode == 0
+    assert "1 of 1 tasks are done already." in again.stdout
+    assert evaluations() == done
+    assert run(here, *[word for word in arguments if word != "--quick"], "--resume").returncode == 0
+    assert len(evaluations()) == 2  # another command is other work
+    assert all("--resume" not in command and "sqlite" not in command for _, command in evaluations())

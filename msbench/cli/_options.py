@@ -63,11 +63,15 @@ Sittings = Annotated[
 Seed = Annotated[int, typer.Option("--seed", help="Seed of inputs, held-out sizes and measuring order.")]
 
 
-def command_line() -> str:
-    """What to type to repeat this; where its results went is nobody else's business."""
-    words = iter(sys.argv[1:])
-    kept = [word for word in words if not (word.startswith("--db=") or (word == "--db" and [next(words, "")]))]
-    return shlex.join(["msbench", *kept])
+def command_line(without: str = "") -> str:
+    """What to type to repeat this, without a flag; where its results went is nobody else's business."""
+    kept, words = ["msbench"], iter(sys.argv[1:])
+    for word in words:
+        if word == "--db":
+            next(words, None)
+        elif not word.startswith("--db=") and word != without:
+            kept.append(word)
+    return shlex.join(kept)
 
 
 def _task(text: str, precision: Precision | None, ops_dir: Path | None) -> list[Task]:

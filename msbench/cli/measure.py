@@ -118,7 +118,7 @@ def bench(
         bool, typer.Option("--quick", help="Check ordinary inputs only, not the adversarial ones.")
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Leave out tasks that --db has already, by this harness on this device.")
+        bool, typer.Option("--resume", help="Leave out the tasks that the same command has finished on this device.")
     ] = False,
     seed: Seed = 0,
     ops_dir: Ops = None,
@@ -135,7 +135,7 @@ def bench(
     from msbench.harness.batch import Job, evaluate_all
     from msbench.harness.evaluate import Checks, Plan
 
-    wanted = _origins(versions)
+    wanted, command = _origins(versions), command_line(without="--resume")
     store = databases.writer(db)
     failed = 0
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
@@ -156,10 +156,10 @@ def bench(
             for task in tasks_named(tasks, precision, ops_dir)
         ]
         if resume:
-            left = [job for job in jobs if not _is_done(store, chosen.device().id, job)]
+            left = [job for job in jobs if not _is_done(store, chosen.device().id, job, command)]
             out.print(f"{len(jobs) - len(left)} of {len(jobs)} tasks are done already.")
             jobs = left
-        for number, (job, results) in enumerate(evaluate_all(chosen, jobs, command=command_line(), progress=live), 1):
+        for number, (job, results) in enumerate(evaluate_all(chosen, jobs, command=command, progress=live), 1):
             if isinstance(results, MsbenchError):
                 err.print(f"[red]{job.task}[/]: {escape(str(results))}", soft_wrap=True)
                 failed += len(job.candidates)
@@ -173,22 +173,16 @@ def bench(
         raise typer.Exit(1)
 
 
-def _is_done(store: Store, device_id: str, job: Job) -> bool:
-    """Whether the database has an evaluation of every version by today's harness on this device, on all of the cases."""
-    wanted = {case.id for case in job.plan.cases}
-    known = {version.id for version in store.versions(job.task)}
-    return all(c.id in known and _has_all(store, device_id, c.id, wanted) for c in job.candidates)
-
-
-def _has_all(store: Store, device_id: str, version_id: str, wanted: set[str]) -> bool:
+def _is_done(store: Store, device_id: str, job: Job, command: str) -> bool:
+    """Whether the database has an evaluation of every version, by this command and harness on this device."""
     from msbench.harness.evaluate import harness_digest
 
-    for row in store.evaluations(version_id):
-        if row.device_id == device_id and row.harness == harness_digest() and row.recorded_from is None:
-            found = store.evaluation(row.id)
-            if found.status is not Status.PASSED or wanted <= {m.case.id for m in found.measurements}:
-                return True
-    return False
+    wanted = device_id, harness_digest(), command
+    known = {version.id for version in store.versions(job.task)}
+    return all(
+        c.id in known and wanted in {(e.device_id, e.harness, e.command) for e in store.evaluations(c.id)}
+        for c in job.candidates
+    )
 
 
 def _origins(text: str) -> tuple[Origin, ...]:
