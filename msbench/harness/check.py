@@ -276,8 +276,8 @@ def describe(name: str, found: Comparison) -> str:
 def _out_of_bounds(damages: Sequence[Damage], layout: Layout) -> str:
     nearest = min(damages, key=lambda d: (not layout[d.array].output, d.distance))
     shape = list(layout[nearest.array].shape)
-    away = "just" if nearest.distance == 0 else f"{nearest.distance} bytes"
-    return f"the kernel wrote outside its arrays: {nearest.count} bytes {away} {nearest.side} {nearest.array}{shape}"
+    away = " just" if nearest.distance == 0 else f", {nearest.distance} bytes"
+    return f"the kernel wrote outside its arrays: {nearest.count} bytes{away} {nearest.side} {nearest.array}{shape}"
 
 
 def _index(shape: tuple[int, ...], element: int) -> list[int]:

@@ -76,7 +76,9 @@ def headlines(site: Site) -> list[tuple[str, str]]:
         if values:
             mean = f"{what}, geometric mean of {counted(len(values), 'task')}{but}"
             found.append((show(geometric_mean(values)), mean))
-    kept = f"versions in {counted(len(site.evaluations), 'evaluation')}; {fmt.count(failed)} failed and are kept"
+    kept = f"versions in {counted(len(site.evaluations), 'evaluation')}"
+    if failed:
+        kept += f"; {fmt.count(failed)} failed and are kept"
     return [*found, (fmt.count(len(site.versions)), kept)]
 
 
