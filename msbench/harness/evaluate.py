@@ -24,6 +24,7 @@ from msbench.harness import sittings
 from msbench.harness.check import CaseCheck, fault_of
 from msbench.harness.protocols import Checks, Executor, Plan, Progress, Remembers, Runner
 from msbench.harness.schedule import Scheduled, schedule, work
+from msbench.harness.spans import Spans, span
 from msbench.model import (
     BuildResult,
     Candidate,
@@ -175,11 +176,13 @@ class Group:
         progress: Progress | None = None,
         build: Build | None = None,
         room: Room | None = None,
+        spans: Spans | None = None,
     ) -> None:
         """
         Args:
             build: in place of the executor's own, where builds were begun earlier.
             room: entered for each case that is checked, where others are checked at the same time.
+            spans: told where the time goes.
         """
         self.executor = executor
         self.op = operator
@@ -188,6 +191,7 @@ class Group:
         self.progress = progress or _Silence()
         self._build_one = build or executor.build
         self._room = room or (lambda op, precision, case: nullcontext())
+        self._recording = spans.recording if spans else nullcontext
         self._entries = [_Entry(candidate) for candidate in candidates]
         self.resources = ExitStack()
 
@@ -199,18 +203,25 @@ class Group:
 
     def check(self) -> None:
         """Build and check every version. Raises what ``evaluate`` raises."""
-        self._build()
-        self._check()
+        with self._recording():
+            with span("wait for builds"):
+                self._build()
+            self._check()
 
     def pause(self) -> None:
         """End all processes."""
-        self.resources.close()
+        with self._recording():
+            self.resources.close()
         for entry in self._entries:
             entry.runner = None
 
     def finish(self, command: str, executor: Executor | None = None) -> list[Evaluation]:
         """Measure and profile what passed; one evaluation for each candidate. Raises what ``evaluate`` raises."""
         self.executor = executor or self.executor
+        with self._recording():
+            return self._finish(command)
+
+    def _finish(self, command: str) -> list[Evaluation]:
         if self.plan.measure and self.executor.measures:
             self._open([entry for entry in self._entries if entry.alive and entry.runner is None])
             self._measure()
@@ -295,7 +306,8 @@ class Group:
             if entry.runner is None:
                 entry.runner = self.executor.open(self.op, entry.build, entry.candidate)
                 self.resources.callback(entry.runner.close)
-            results = case_check.run(entry.runner, item.variants)
+            with span("compare"):
+                results = case_check.run(entry.runner, item.variants)
             failure = next((r.failure for r in results if r.failure), None)
             if failure and failure.fault is Fault.UNSUPPORTED:
                 if entry.candidate.origin is Origin.LIBRARY:
@@ -340,7 +352,8 @@ class Group:
         runners = [entry.runner for entry in group.values() if entry.runner is not None]
         start = time.perf_counter()
         with self._memory_for("measure", case):
-            measurements = self.executor.measure(self.op, self.precision, case, runners, self.plan)
+            with span("judge rounds"):
+                measurements = self.executor.measure(self.op, self.precision, case, runners, self.plan)
         seconds = time.perf_counter() - start
         found = {}
         for (number, entry), measured in zip(group.items(), measurements, strict=True):
@@ -352,7 +365,8 @@ class Group:
 
     def _open(self, entries: Sequence[_Entry]) -> None:
         """Put each version into a new process."""
-        with ThreadPoolExecutor(max(1, len(entries)), thread_name_prefix="msbench-open") as pool:
+        pool = ThreadPoolExecutor(max(1, len(entries)), thread_name_prefix="msbench-open")
+        with span("worker: open"), pool:
             list(pool.map(self._open_one, entries))
 
     def _open_one(self, entry: _Entry) -> None:
