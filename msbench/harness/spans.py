@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from types import TracebackType
+from typing import Self
 
 OTHER = "other"
 """What is in no stage of its own."""
@@ -30,6 +31,7 @@ class Spans:
         self.seconds: dict[str, float] = {}
         self.overlapped_s = 0.0
         self.began: float | None = None
+        self.taken_up: float | None = None
         self.ended: float | None = None
         self._clock = clock
         self._lock = threading.Lock()
@@ -40,14 +42,21 @@ class Spans:
         return self.ended - self.began if self.began is not None and self.ended is not None else 0.0
 
     @property
+    def ahead_s(self) -> float:
+        """How much of that came before its first stage: its compilers ran."""
+        return self.taken_up - self.began if self.began is not None and self.taken_up is not None else 0.0
+
+    @property
     def waiting_s(self) -> float:
-        """How much of that nothing was done in any stage: others had their turn."""
-        return max(0.0, self.elapsed_s - sum(self.seconds.values()))
+        """How long it waited between its stages: others had their turn."""
+        return max(0.0, self.elapsed_s - self.ahead_s - sum(self.seconds.values()))
 
     @contextmanager
     def recording(self) -> Iterator[None]:
         """What this thread does meanwhile is the group's own."""
-        with self._noted(), _Open(self, OTHER, None, self._clock):
+        with self._noted(), _Open(self, OTHER, None, self._clock) as stage:
+            if self.taken_up is None:
+                self.taken_up = stage.start
             yield
 
     @contextmanager
@@ -95,14 +104,15 @@ class _Open:
     def within(self, stage: str) -> _Open:
         return _Open(self._spans, stage, self, self._clock)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._token: Token[_Open | None] = _innermost.set(self)
-        self._start = self._clock()
+        self.start = self._clock()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        elapsed = self._clock() - self._start
+        elapsed = self._clock() - self.start
         _innermost.reset(self._token)
         self._spans._add(self._stage, elapsed - self.inner_s)
         if self._outer is not None:
