@@ -261,7 +261,7 @@ def throughput(console: Console, stream: Throughput) -> None:
     count = sum(passage.candidates for passage in stream.steady)
     console.print(
         f"From source to stored verdict: median {stream.median_s:.2f} s, nine of ten within {stream.p90_s:.2f} s.\n"
-        f"{count} candidates in {stream.wall_s:.1f} s: {stream.candidates_per_hour:.0f} an hour on one device.",
+        f"{count} {'candidate' if count == 1 else 'candidates'} in {stream.wall_s:.1f} s: {stream.candidates_per_hour:.0f} an hour on one device.",
         soft_wrap=True,
     )
     if len(stream.passages) > groups:
