@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -26,8 +27,8 @@ from msbench.spec import Case, Operator, Precision
 
 CHECKS_AT_ONCE = 6
 BATCH = 12
-ROOMY = 2**28
-"""A case with arrays of so many bytes is checked while no other is: its float64 copies take many times that."""
+ROOM = 2**31
+"""Cases are checked side by side up to so many bytes of arrays: float64 copies take up to 24 times that."""
 
 
 _Made = TypeVar("_Made")
@@ -144,31 +145,34 @@ def _checked(
 
 
 class _Room:
-    """Lets many small cases be checked at a time, or one large one."""
+    """Lets cases be checked side by side while their arrays fit; one that never would goes in alone. First come, first in."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
+        self._queue: deque[object] = deque()
         self._inside = 0
-        self._waiting = 0
-        self._alone = False
+        self._taken = 0
 
     @contextmanager
     def enter(self, op: Operator, precision: Precision, case: Case) -> Iterator[None]:
-        """While a case is checked. A large one that waits keeps others from going in before it."""
-        large = Layout.of(op, precision, case).nbytes >= ROOMY
-        with self._changed:
-            self._waiting += large
-            with span("wait for room"):
-                self._changed.wait_for(lambda: not self._alone and (self._inside == 0 if large else self._waiting == 0))
-            self._waiting -= large
+        """While a case is checked."""
+        nbytes = Layout.of(op, precision, case).nbytes
+        turn = object()
+        with self._changed, span("wait for room"):
+            self._queue.append(turn)
+            self._changed.wait_for(
+                lambda: self._queue[0] is turn and (self._taken + nbytes <= ROOM or not self._inside)
+            )
+            self._queue.popleft()
             self._inside += 1
-            self._alone = large
+            self._taken += nbytes
+            self._changed.notify_all()
         try:
             yield
         finally:
             with self._changed:
                 self._inside -= 1
-                self._alone = False
+                self._taken -= nbytes
                 self._changed.notify_all()
 
 
