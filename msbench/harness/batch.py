@@ -174,10 +174,9 @@ class _BuildsAhead:
     def __init__(self, executor: Executor, jobs: Sequence[Job]) -> None:
         self._executor = executor
         self._pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2), thread_name_prefix="msbench-ahead")
+        wanted = {candidate.id: (job.operator, candidate) for job in jobs for candidate in job.candidates}
         self._begun: dict[str, Future[BuildResult]] = {
-            candidate.id: self._pool.submit(executor.build, job.operator, candidate)
-            for job in jobs
-            for candidate in job.candidates
+            name: self._pool.submit(executor.build, *one) for name, one in wanted.items()
         }
 
     def build(self, op: Operator, candidate: Candidate) -> BuildResult:
