@@ -50,7 +50,7 @@ _HOT_GRAPH_NS = 2e5
 _HOT_SAMPLE_NS = 1e6
 _HOT_SAMPLES = 7
 _HOT_NODES = 512
-_FLOOR_REPETITIONS = PLACES
+_FLOOR_REPETITIONS = 2 * PLACES
 _FLOOR_LAUNCHES = 4
 _BUSY_S = 0.02
 _VERIFIED_REPETITIONS = 4
@@ -228,8 +228,8 @@ def measure_group(
 def _shifts(tracks: Sequence[Track]) -> list[float]:
     """What is added to each version's times so that all have the same floor, in ns.
 
-    The two events and the launches between them take up to half a microsecond more or less in one process than in
-    another, for as long as it lives; as many empty kernels in a row show by how much. The group keeps its mean.
+    The two events and the launches between them take a little longer in one process than in another, for as long as it
+    lives; as many empty kernels in a row show by how much. The group keeps its mean.
     """
     shifts = []
     for track in tracks:
