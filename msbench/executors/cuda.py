@@ -15,18 +15,20 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from msbench import resources
-from msbench.errors import DeviceError, StoreError, ToolchainError
+from msbench.errors import DeviceError, StoreError, ToolchainError, WorkerError
 from msbench.harness import build as building
 from msbench.harness import ceilings as device_ceilings
 from msbench.harness import gpus, ncu, telemetry, timing, toolchain
 from msbench.harness import profile as profiling
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.check import POISONS
+from msbench.harness.evaluate import harness_digest
 from msbench.harness.gpu_runner import GpuRunner, Job, MeasuredProcess, worker_environment
 from msbench.harness.inputs import generate
 from msbench.harness.locks import gpu_lock
+from msbench.harness.process import WorkerProcess
 from msbench.harness.protocols import Plan, Runner
-from msbench.harness.shared_memory import Block, SharedMemory
+from msbench.harness.shared_memory import KEPT_BYTES, Block, SharedMemory
 from msbench.harness.spans import span
 from msbench.harness.verify import verify_timed
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Measurement, Profile, digest
@@ -37,6 +39,8 @@ _INPUT_SETS = 2
 _SETS_LIMIT = 24 * 2**30  # bytes of all input sets together
 _POISON_LIMIT = 64 * 2**20  # outputs up to this size are overwritten before every timed repetition
 _PROFILE_LIMIT_S = 240.0
+_COMPILE_LIMIT_S = 180.0
+_KEPT_BESIDE = 2**28  # bytes of free device memory that a sibling keeps
 
 
 class CeilingsStore(Protocol):
@@ -67,13 +71,18 @@ class CudaExecutor:
     check_limit: float | None = None
 
     def __init__(
-        self, gpu: gpus.Gpu, tools: toolchain.Toolchain, store: CeilingsStore | None = None, *, locked: bool = False
+        self,
+        gpu: gpus.Gpu,
+        tools: toolchain.Toolchain,
+        store: CeilingsStore | None = None,
+        *,
+        elder: CudaExecutor | None = None,
     ) -> None:
         self.gpu = gpu
         self.toolchain = tools
         self.arch = toolchain.architecture(gpu.capability)
         self._store = store
-        self._locked = locked
+        self._elder = elder
         self._resources = ExitStack()
         self._runners: list[GpuRunner] = []
         self._nvml = telemetry.Gpu(gpu.uuid)
@@ -82,7 +91,26 @@ class CudaExecutor:
     def sibling(self) -> CudaExecutor:
         """Another one on the same GPU, for checking in a thread of its own while this one holds the GPU's lock."""
         _ = self.xp
-        return CudaExecutor(self.gpu, self.toolchain, self._store, locked=True)
+        return CudaExecutor(self.gpu, self.toolchain, self._store, elder=self)
+
+    def compile_checks(self, op: Operator) -> None:
+        """See ``batch.Divisible``; done once for an operator, GPU architecture, CuPy and harness. A check tells what fails."""
+        if not op.folder:
+            return
+        folder = Path(op.folder)
+        key = digest(
+            "checks", (folder / "spec.py").read_text(encoding="utf-8"), self.arch, self.xp.__version__, harness_digest()
+        )
+        done = resources.cache_dir() / "checks" / key
+        if done.exists():
+            return
+        environment = {**os.environ, **worker_environment(self.gpu.uuid)}
+        argv = [sys.executable, "-m", "msbench.harness.compile_checks"]
+        with suppress(WorkerError, OSError):
+            with WorkerProcess(argv, env=environment) as process:
+                process.call("compile", _COMPILE_LIMIT_S, operator=op.name, folder=str(folder.parent))
+            done.parent.mkdir(parents=True, exist_ok=True)
+            done.touch()
 
     # ------------------------------------------------------------------ the device
 
@@ -95,7 +123,7 @@ class CudaExecutor:
             raise DeviceError(
                 f"The cuda executor needs CuPy: {error}. Install it with `pip install 'mskernelbench[cuda]'`."
             ) from error
-        if not self._locked:
+        if self._elder is None:
             self._resources.enter_context(gpu_lock(self.gpu.uuid, waiting=lambda text: print(text, file=sys.stderr)))
         try:
             cupy.cuda.Device(self.gpu.index).use()
@@ -145,7 +173,7 @@ class CudaExecutor:
 
     def ceilings(self) -> Ceilings:
         """What this GPU reaches; measured on first use where the store does not know it."""
-        return self._ceilings
+        return self._elder.ceilings() if self._elder else self._ceilings
 
     # ------------------------------------------------------------------ candidates
 
@@ -194,7 +222,8 @@ class CudaExecutor:
 
     @cached_property
     def _memory(self) -> SharedMemory:
-        return SharedMemory(self.xp.cuda, self.xp.get_default_memory_pool().free_all_blocks, self._forget)
+        kept = KEPT_BYTES if self._elder is None else _KEPT_BESIDE
+        return SharedMemory(self.xp.cuda, self.xp.get_default_memory_pool().free_all_blocks, self._forget, kept)
 
     def _forget(self, handle: str) -> None:
         for runner in self._runners:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -39,13 +39,22 @@ POISONS = (Poison(floats=0xFF, integers=0xC3), Poison(floats=0x5D, integers=0x61
 _REPEATS = 3
 
 
+class Memory(Protocol):
+    """What a check needs of an ``Executor``."""
+
+    xp: Any
+
+    def arena(self, layout: Layout) -> Arena:
+        """See ``Executor``."""
+
+
 class CaseCheck:
     """One case, ready to be checked on any number of candidates: inputs, expected values and arenas are made once.
 
     Everything is made on first use; ``close`` (or leaving the ``with``) gives the memory back.
     """
 
-    def __init__(self, executor: Executor, op: Operator, precision: Precision, case: Case, seed: int) -> None:
+    def __init__(self, executor: Memory, op: Operator, precision: Precision, case: Case, seed: int) -> None:
         self.case = case
         self._executor = executor
         self._op = op

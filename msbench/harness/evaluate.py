@@ -162,8 +162,8 @@ class _Entry:
 class Group:
     """Versions of one task on their way through the stages, together; a failed one is left alone from there on.
 
-    ``check`` builds and checks, ``finish`` measures and profiles what passed. In between (``pause``) the group may move to
-    another executor of the same device: its processes are ended, and started again where they are needed.
+    ``check`` builds and checks, ``finish`` measures and profiles what passed, in the same processes. ``pause`` ends them in
+    between; they are started again where they are needed.
     """
 
     def __init__(
@@ -213,9 +213,8 @@ class Group:
         with self._recording():
             self._end_processes()
 
-    def finish(self, command: str, executor: Executor | None = None) -> list[Evaluation]:
+    def finish(self, command: str) -> list[Evaluation]:
         """Measure and profile what passed; one evaluation for each candidate. Raises what ``evaluate`` raises."""
-        self.executor = executor or self.executor
         with self._recording():
             return self._finish(command)
 
@@ -223,8 +222,8 @@ class Group:
         if self.plan.measure and self.executor.measures:
             self._open([entry for entry in self._entries if entry.alive and entry.runner is None])
             self._measure()
-            self._end_processes()  # no runner may disturb a profiler, nor hold memory that it needs
             if self.plan.profile:
+                self._end_processes()  # no runner may disturb a profiler, nor hold memory that it needs
                 self._profile()
         if self.plan.measure and isinstance(self.executor, Remembers):
             self._recall(self.executor)

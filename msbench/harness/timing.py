@@ -33,6 +33,9 @@ MAX_ROUNDS = 200
 SLOW_NS = 1e8
 """A call that takes this long is repeated no more than its figure needs, and is not timed hot."""
 
+BATCH_REPETITIONS = 64
+"""A batch has no more than this: short calls gain more from further rounds."""
+
 PLACES = 16
 """A multiple of so many repetitions has calls launched equally often at each place (native/runner.cu, ``runner_cold``)."""
 
@@ -52,6 +55,7 @@ _HOT_SAMPLES = 7
 _HOT_NODES = 512
 _FLOOR_REPETITIONS = 2 * PLACES
 _FLOOR_LAUNCHES = 4
+_FLOOR_ROUNDS = 2  # of which one has floors
 _BUSY_S = 0.02
 _VERIFIED_REPETITIONS = 4
 
@@ -253,7 +257,7 @@ def repetitions_for(estimate_ns: float, host_ns: float, nodes: int, outputs: int
     by_time = int(BATCH_NS / (estimate_ns + _OVERHEAD_NS))
     by_host = int(_ENQUEUE_NS / max(host_ns, 1.0))
     by_queue = QUEUE // (_FIXED_COMMANDS + nodes + outputs)
-    count = max(1, min(by_time, by_host, by_queue))
+    count = max(1, min(by_time, by_host, by_queue, BATCH_REPETITIONS))
     return count - count % PLACES if count > PLACES else count
 
 
@@ -296,8 +300,8 @@ def _interleave(
     telemetry: Telemetry,
     clock: Callable[[], float],
 ) -> None:
-    for track in tracks:
-        _guarded(track, lambda track: track.subject.busy(_BUSY_S))
+    for track in [track for track in tracks if track.alive][:1]:
+        _guarded(track, lambda track: track.subject.busy(_BUSY_S))  # one for all: what follows keeps the clocks up
     telemetry.sample()
     started = clock()
     spent = {id(track): 0.0 for track in tracks}
@@ -325,7 +329,7 @@ def _interleave(
 
 def _round(track: Track, floors: Sequence[int]) -> None:
     batch = track.batch()
-    for launches in floors:
+    for launches in floors if len(track.rounds) % _FLOOR_ROUNDS == 0 else ():
         batch_of_nothing = track.subject.floor(_FLOOR_REPETITIONS, launches)
         track.floors.setdefault(launches, []).extend(batch_of_nothing.samples_ns)
     track.rounds.append(batch.samples_ns)

@@ -82,7 +82,7 @@ def record(
         )
         for subject, group in zip(subjects, versions, strict=True)
     ]
-    found = evaluate_all(executor, jobs, command=command, progress=progress)
+    found = evaluate_all(executor, jobs, command=command, progress=progress, batch=1)
     for subject, group, (_, results) in zip(subjects, versions, found, strict=True):
         if isinstance(results, MsbenchError):
             raise results
@@ -116,7 +116,7 @@ def _versions(
         )
         for subject in subjects
     ]
-    first = evaluate_all(executor, jobs, command="", progress=progress)
+    first = evaluate_all(executor, jobs, command="", progress=progress, batch=len(jobs))
     return [
         _slowed(subject, results, executor.device().multiprocessors, settings.pairs)
         for subject, (_, results) in zip(subjects, first, strict=True)

@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from msbench.errors import DeviceError, ToolchainError
+from msbench import operators
+from msbench.errors import DeviceError, ToolchainError, WorkerCrashed
 from msbench.executors import cuda
 from msbench.executors.cuda import CudaExecutor
+from msbench.harness import evaluate as evaluating
 from msbench.harness import gpu_runner, gpus
+from msbench.harness.batch import Job, evaluate_all
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Executor, Plan
 from msbench.harness.shared_memory import Block, SharedMemory
@@ -101,7 +104,7 @@ def executor(fake: FakeGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setenv("MSBENCH_CACHE", str(tmp_path))
     made = CudaExecutor(GPU, dataclasses.replace(tools(), ncu=None), Kept())
     made._store.add_ceilings(made.device(), CEILINGS)  # type: ignore[union-attr]
-    made.__dict__["_runner_binary"] = fake.runner
+    monkeypatch.setattr(cuda.building, "native", lambda *_: fake.runner)
 
     def build(op: Operator, candidate: Candidate) -> BuildResult:
         return BuildResult("b", candidate.id, "nvcc", (), 1.0, False, binary=str(fake.candidate))
@@ -208,6 +211,63 @@ def test_counters_come_from_a_process_of_their_own(
     crashing = executor.profile(OPERATOR, Precision.FP32, scale(**mode("returns")), built, candidate(), None)
     assert crashing.source == "static"
     assert "the launcher returned cudaErrorFake" in crashing.tool
+
+
+def test_tasks_side_by_side_are_checked_and_measured_in_the_same_processes(
+    executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+    start = gpu_runner.WorkerProcess
+
+    def counted(*arguments: Any, **settings: Any) -> Any:
+        process = start(*arguments, **settings)
+        opened.append(process.pid)
+        return process
+
+    monkeypatch.setattr(gpu_runner, "WorkerProcess", counted)
+    once = dataclasses.replace(plan(), sittings=1)
+    jobs = [Job(OPERATOR, Precision.FP32, (candidate(f"{n} a"), candidate(f"{n} b")), once) for n in range(3)]
+    found = list(evaluate_all(executor, jobs, command="test", progress=evaluating._Silence(), batch=2))
+    assert [job for job, _ in found] == jobs
+    for _, results in found:
+        assert isinstance(results, list)
+        assert [(one.status, len(one.measurements)) for one in results] == [(Status.PASSED, 1)] * 2
+    assert len(opened) == 6
+    assert not any(Path(f"/proc/{pid}").exists() for pid in opened)
+    assert not executor.xp.cuda.runtime.maps  # all device memory is free
+
+
+def test_what_checks_launch_is_compiled_once_and_failing_is_no_harm(
+    executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Process:
+        fails = True
+
+        def __init__(self, argv: list[str], *, env: dict[str, str]) -> None:
+            assert argv[1:] == ["-m", "msbench.harness.compile_checks"]
+            assert env["CUDA_VISIBLE_DEVICES"] == "GPU-fake"
+
+        def __enter__(self) -> Process:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def call(self, command: str, timeout_s: float, **payload: Any) -> None:
+            asked.append(payload)
+            if self.fails:
+                raise WorkerCrashed("It ran out of memory.")
+
+    monkeypatch.setattr(cuda, "WorkerProcess", Process)
+    executor.compile_checks(OPERATOR)
+    assert not asked  # an operator that no file declares
+    op = operators.load("softmax")
+    executor.compile_checks(op)
+    Process.fails = False
+    executor.compile_checks(op)
+    executor.compile_checks(op)
+    assert asked == [{"operator": "softmax", "folder": str(Path(op.folder).parent)}] * 2
 
 
 def test_ceilings_come_from_the_store(executor: CudaExecutor) -> None:
