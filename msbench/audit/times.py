@@ -1,0 +1,177 @@
+"""Times the files of a task that are right on the paper's sizes, against our own version and the library baselines.
+
+All are timed as whole calls (see ``harness/calls.py``), in one group, so that their ratios compare like with like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from msbench import roofline
+from msbench.audit import adapter
+from msbench.audit.subjects import Subject
+from msbench.audit.verdict import CaseTimes, Speed, Verdict
+from msbench.errors import WorkerError
+from msbench.harness.protocols import Executor, Plan, Progress, Runner
+from msbench.model import Candidate, Fault, Measurement, Origin
+from msbench.operators import versions
+from msbench.spec import Case, Operator, Precision
+from msbench.statistics import bootstrap_geometric_mean, log_ratios, median, round_centres
+
+
+@dataclass(eq=False)
+class _Version:
+    """What is timed: an audited file, or one of its rivals."""
+
+    candidate: Candidate
+    open: Callable[[], Runner]
+    runner: Runner | None = None
+    measured: dict[Case, Measurement] = field(default_factory=dict)
+    failure: str = ""
+
+    def start(self) -> None:
+        """Give it a process."""
+        try:
+            self.runner = self.open()
+        except WorkerError as error:
+            self.failure = str(error)
+
+    def close(self) -> None:
+        """End its process."""
+        if self.runner is not None:
+            self.runner.close()
+
+    @property
+    def is_library(self) -> bool:
+        return self.candidate.origin is Origin.LIBRARY
+
+
+def time_files(
+    executor: Executor, subjects: Sequence[Subject], cases: Sequence[Case], plan: Plan, progress: Progress
+) -> dict[str, Verdict]:
+    """The verdicts of files that are right, with their times, by file.
+
+    Args:
+        subjects: of one task.
+        cases: the paper's sizes, cheap ones first.
+        plan: the budget and the seed; a time is a whole call's.
+
+    Raises:
+        DeviceError: the device is lost.
+    """
+    op, precision = subjects[0].op, subjects[0].precision
+    with ExitStack() as stack:
+        timed = {subject.found.name: _Version(subject.candidate, subject.open) for subject in subjects}
+        rivals = _rivals(executor, op, precision, subjects[0].symbol.host_pointers, stack)
+        everyone = [*timed.values(), *rivals]
+        for version in everyone:
+            version.start()
+        for done, case in enumerate(cases, 1):
+            _time_case(executor, op, precision, case, everyone, plan)
+            progress.advanced(done, len(cases), case.id)
+        return {s.found.name: _told(s.verdict(), timed[s.found.name], rivals, cases, plan.seed) for s in subjects}
+
+
+def _rivals(
+    executor: Executor, op: Operator, precision: Precision, host_pointers: bool, stack: ExitStack
+) -> list[_Version]:
+    """Our best version (the naive one where there is no better) and the library baselines."""
+    found = versions(op, precision)
+    ours = next((c for c in reversed(found) if c.origin is Origin.EXPERT), found[0])
+    wanted = [ours, *(c for c in found if c.origin is Origin.LIBRARY)]
+    if host_pointers:
+        wanted = [replace(c, entry=adapter.staged(op, precision)) for c in wanted]
+    with ThreadPoolExecutor(thread_name_prefix="msbench-build") as pool:
+        builds = list(pool.map(lambda c: executor.build(op, c), wanted))
+    rivals = [
+        _Version(candidate, partial(executor.open, op, build, candidate))
+        for candidate, build in zip(wanted, builds, strict=True)
+        if build.failure is None
+    ]
+    for rival in rivals:
+        stack.callback(rival.close)
+    return rivals
+
+
+def _time_case(
+    executor: Executor, op: Operator, precision: Precision, case: Case, everyone: Sequence[_Version], plan: Plan
+) -> None:
+    taking_part = {version: version.runner for version in everyone if version.runner and not version.failure}
+    try:
+        measured = executor.measure(op, precision, case, list(taking_part.values()), replace(plan, cases=(case,)))
+    except MemoryError:
+        for version in taking_part:
+            version.failure = f"Case {case.id}: the device has not enough memory to time it."
+        return
+    for version, one in zip(taking_part, measured, strict=True):
+        if one.failure is None:
+            reason = _impossible(executor, op, precision, one)
+            if reason is None:
+                version.measured[case] = one
+            else:
+                version.failure = f"Case {case.id}: {reason}"
+        elif not (version.is_library and one.failure.fault is Fault.UNSUPPORTED):
+            version.failure = one.failure.message
+
+
+def _impossible(executor: Executor, op: Operator, precision: Precision, one: Measurement) -> str | None:
+    ceilings = executor.ceilings()
+    if ceilings is None:
+        return None
+    dims = dict(one.case.dims)
+    return roofline.impossible(
+        median([sample for samples in one.samples_ns for sample in samples]),
+        nbytes=op.nbytes(precision.itemsize, **dims),
+        flops=op.flops(**dims),
+        ceilings=ceilings,
+        l2_bytes=executor.device().l2_bytes,
+        floor_ns=one.floor_ns,
+    )
+
+
+def _told(verdict: Verdict, own: _Version, rivals: Sequence[_Version], cases: Sequence[Case], seed: int) -> Verdict:
+    """The verdict with what was measured; a ratio only where there is one for every case."""
+    if own.failure:
+        return replace(verdict, untimed=own.failure)
+    ours = [r for r in rivals if not r.is_library]
+    libraries = [r for r in rivals if r.is_library]
+    return replace(
+        verdict,
+        ours=_speed(own, ours, cases, seed),
+        library=_speed(own, libraries, cases, seed),
+        times=tuple(_case_times(own, rivals, case) for case in cases),
+    )
+
+
+def _speed(own: _Version, rivals: Sequence[_Version], cases: Sequence[Case], seed: int) -> Speed | None:
+    """Against the fastest of ``rivals`` on each case."""
+    logs: list[Any] = []
+    names: list[str] = []
+    for case in cases:
+        able = [r for r in rivals if case in r.measured]
+        if not able:
+            return None
+        fastest = min(able, key=lambda r: _centre(r.measured[case]))
+        logs.append(log_ratios(fastest.measured[case].samples_ns, own.measured[case].samples_ns))
+        names.append(fastest.candidate.label)
+    ratio, low, high = bootstrap_geometric_mean(logs, seed)
+    return Speed(", ".join(dict.fromkeys(names)), ratio, low, high)
+
+
+def _case_times(own: _Version, rivals: Sequence[_Version], case: Case) -> CaseTimes:
+    there = {"file": own.measured[case]} | {r.candidate.label: r.measured[case] for r in rivals if case in r.measured}
+    return CaseTimes(
+        case=case.id,
+        cold_ns={n: tuple(round(c, 1) for c in round_centres(m.samples_ns).tolist()) for n, m in there.items()},
+        hot_ns={n: m.hot_ns for n, m in there.items()},
+        noisy=own.measured[case].noisy,
+    )
+
+
+def _centre(one: Measurement) -> float:
+    return median([sample for samples in one.samples_ns for sample in samples])
