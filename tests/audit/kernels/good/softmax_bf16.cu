@@ -1,46 +1,40 @@
-// One block a row, three passes; the row's maximum and sum go through memory that each call allocates and frees.
+// A warp for four rows after one another, in two launches; maxima and sums go through memory that each call allocates and frees.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-__global__ void statistics(float* most, float* total, const __nv_bfloat16* input, int C) {
-    __shared__ float shared[256];
-    const __nv_bfloat16* row = input + size_t(blockIdx.x) * C;
-    float largest = __bfloat162float(row[0]);
-    for (int i = threadIdx.x; i < C; i += blockDim.x) largest = fmaxf(largest, __bfloat162float(row[i]));
-    shared[threadIdx.x] = largest;
-    for (int half = blockDim.x / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) shared[threadIdx.x] = fmaxf(shared[threadIdx.x], shared[threadIdx.x + half]);
-    }
-    __syncthreads();
-    largest = shared[0];
-    __syncthreads();
-    float sum = 0.0f;
-    for (int i = threadIdx.x; i < C; i += blockDim.x) sum += expf(__bfloat162float(row[i]) - largest);
-    shared[threadIdx.x] = sum;
-    for (int half = blockDim.x / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
-    }
-    if (threadIdx.x == 0) {
-        most[blockIdx.x] = largest;
-        total[blockIdx.x] = shared[0];
+constexpr int ROWS = 4;
+
+__global__ void statistics(float* most, float* total, const __nv_bfloat16* input, int N, int C) {
+    for (int row = blockIdx.x * ROWS; row < N && row < int(blockIdx.x + 1) * ROWS; ++row) {
+        const __nv_bfloat16* x = input + size_t(row) * C;
+        float largest = __bfloat162float(x[0]);
+        for (int i = threadIdx.x; i < C; i += 32) largest = fmaxf(largest, __bfloat162float(x[i]));
+        for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+        float sum = 0.0f;
+        for (int i = threadIdx.x; i < C; i += 32) sum += expf(__bfloat162float(x[i]) - largest);
+        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+        if (threadIdx.x == 0) {
+            most[row] = largest;
+            total[row] = sum;
+        }
     }
 }
 
-__global__ void divide(__nv_bfloat16* out, const __nv_bfloat16* input, const float* most, const float* total, int C) {
-    for (int i = threadIdx.x; i < C; i += blockDim.x) {
-        const size_t place = size_t(blockIdx.x) * C + i;
-        out[place] = __float2bfloat16(expf(__bfloat162float(input[place]) - most[blockIdx.x]) / total[blockIdx.x]);
-    }
+__global__ void divide(__nv_bfloat16* out, const __nv_bfloat16* input, const float* most, const float* total, int N, int C) {
+    for (int row = blockIdx.x * ROWS; row < N && row < int(blockIdx.x + 1) * ROWS; ++row)
+        for (int i = threadIdx.x; i < C; i += 32) {
+            const size_t place = size_t(row) * C + i;
+            out[place] = __float2bfloat16(expf(__bfloat162float(input[place]) - most[row]) / total[row]);
+        }
 }
 
 extern "C" void softmax_bf16(__nv_bfloat16* out, const __nv_bfloat16* input, int N, int C) {
+    const int blocks = (N + ROWS - 1) / ROWS;
     float *most, *total;
     cudaMalloc(&most, N * sizeof(float));
     cudaMalloc(&total, N * sizeof(float));
-    statistics<<<N, 256>>>(most, total, input, C);
-    divide<<<N, 256>>>(out, input, most, total, C);
+    statistics<<<blocks, 32>>>(most, total, input, N, C);
+    divide<<<blocks, 32>>>(out, input, most, total, N, C);
     cudaDeviceSynchronize();
     cudaFree(most);
     cudaFree(total);
