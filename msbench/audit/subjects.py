@@ -166,7 +166,8 @@ class Subject:
         self.wrong[item.kind][item.case.id] = failure.message
         if failure.fault not in _HARMLESS:
             self.close()  # the next case gets a process that nothing has happened to
-            self._count_loss(failure.fault)
+            if item.kind is not Kind.MISALIGNED:
+                self._count_loss(failure.fault)
 
     def leave_out(self, item: Item) -> None:
         """Remember that it was not tried on a case."""
