@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -14,12 +14,12 @@ from pathlib import Path
 from msbench import operators
 from msbench.audit.files import Found
 from msbench.audit.subjects import Item, Kind, Subject, planned
-from msbench.audit.times import time_files
+from msbench.audit.times import rivals_of, time_files
 from msbench.audit.verdict import Verdict
 from msbench.harness.check import CaseCheck
 from msbench.harness.evaluate import harness_digest
 from msbench.harness.protocols import Executor, Plan, Progress
-from msbench.model import digest
+from msbench.model import BuildResult, Candidate, digest
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,15 @@ def audit(executor: Executor, found: Sequence[Found], settings: Settings, progre
         if file.symbol is None:
             yield Verdict(file.name, file.sha256, problem=file.problem)
     kernels = sorted((f for f in found if f.symbol is not None), key=_task)
-    for _, files in groupby(kernels, key=_task):
-        yield from _audit_task(executor, list(files), settings, progress)
+    tasks = [_Task(executor, list(files)) for _, files in groupby(kernels, key=_task)]
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2), thread_name_prefix="msbench-ahead") as pool:
+        try:
+            for task in tasks:
+                task.begin(pool)
+            for task in tasks:
+                yield from task.verdicts(settings, progress)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _task(file: Found) -> str:
@@ -60,32 +67,49 @@ def _task(file: Found) -> str:
     return file.symbol.task
 
 
-def _audit_task(executor: Executor, files: Sequence[Found], settings: Settings, progress: Progress) -> list[Verdict]:
-    symbol = files[0].symbol
-    assert symbol is not None
-    op = operators.load(symbol.function.operator)
-    items, too_large = planned(op, symbol, settings.cases, settings.seed, executor.check_limit)
-    with ExitStack() as processes:
-        subjects = [Subject(file, op, executor, left_out=dict(too_large)) for file in files]
-        for subject in subjects:
-            processes.callback(subject.close)
-        progress.started(f"building {symbol.task}")
-        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="msbench-build") as pool:
-            list(pool.map(Subject.make, subjects))
-        progress.started(f"checking {symbol.task}")
-        for done, item in enumerate(items, 1):
-            _check(executor, subjects, item, settings.seed)
-            progress.advanced(done, len(items), item.case.id)
-        right = [subject for subject in subjects if subject.right]
-        sizes = [item.case for item in items if item.kind is Kind.PAPER]
-        for subject in right:
-            subject.count_memory(sizes[0], settings.seed)
-        timed: dict[str, Verdict] = {}
-        if right and executor.measures:
-            progress.started(f"measuring {symbol.task}")
-            plan = Plan(cases=(), seed=settings.seed, time_budget_s=settings.budget_s, sittings=1, whole_calls=True)
-            timed = time_files(executor, right, sizes, plan, progress)
-        return [timed.get(subject.found.name) or subject.verdict() for subject in subjects]
+class _Task:
+    """The files of one task, and what they are compared with; all are built ahead."""
+
+    def __init__(self, executor: Executor, files: Sequence[Found]) -> None:
+        symbol = files[0].symbol
+        assert symbol is not None
+        self._executor = executor
+        self._symbol = symbol
+        self._op = operators.load(symbol.function.operator)
+        self._subjects = [Subject(file, self._op, executor) for file in files]
+        self._rivals = rivals_of(self._op, symbol.precision, symbol.host_pointers) if executor.measures else []
+        self._begun: dict[Candidate, Future[BuildResult]] = {}
+
+    def begin(self, pool: ThreadPoolExecutor) -> None:
+        """Begin to build everything."""
+        for candidate in (*(subject.candidate for subject in self._subjects), *self._rivals):
+            self._begun[candidate] = pool.submit(self._executor.build, self._op, candidate)
+
+    def verdicts(self, settings: Settings, progress: Progress) -> list[Verdict]:
+        """Check and time the files; one verdict for each."""
+        name, op, executor, subjects = self._symbol.task, self._op, self._executor, self._subjects
+        items, too_large = planned(op, self._symbol, settings.cases, settings.seed, executor.check_limit)
+        with ExitStack() as processes:
+            progress.started(f"building {name}")
+            for subject in subjects:
+                processes.callback(subject.close)
+                subject.built(self._begun[subject.candidate].result())
+                subject.left_out |= too_large
+            progress.started(f"checking {name}")
+            for done, item in enumerate(items, 1):
+                _check(executor, subjects, item, settings.seed)
+                progress.advanced(done, len(items), item.case.id)
+            right = [subject for subject in subjects if subject.right]
+            sizes = [item.case for item in items if item.kind is Kind.PAPER]
+            for subject in right:
+                subject.count_memory(sizes[0], settings.seed)
+            timed: dict[str, Verdict] = {}
+            if right and executor.measures:
+                progress.started(f"measuring {name}")
+                plan = Plan(cases=(), seed=settings.seed, time_budget_s=settings.budget_s, sittings=1, whole_calls=True)
+                rivals = {candidate: self._begun[candidate].result() for candidate in self._rivals}
+                timed = time_files(executor, right, rivals, sizes, plan, progress)
+            return [timed.get(subject.found.name) or subject.verdict() for subject in subjects]
 
 
 def _check(executor: Executor, subjects: Sequence[Subject], item: Item, seed: int) -> None:

@@ -144,11 +144,11 @@ class Subject:
         defaults = {p.name: p.default for p in self.symbol.function.parameters if p.name not in self._taken}
         return all(values[name] == default for name, default in defaults.items() if name in values)
 
-    def make(self) -> None:
-        """Build it."""
-        self.build = self.executor.build(self.op, self.candidate)
-        if self.build.failure and self.build.failure.fault in (Fault.UNSUPPORTED, Fault.SIGNATURE):
-            self.problem = self.build.failure.message
+    def built(self, build: BuildResult) -> None:
+        """Take over what became of its build."""
+        self.build = build
+        if build.failure and build.failure.fault in (Fault.UNSUPPORTED, Fault.SIGNATURE):
+            self.problem = build.failure.message
 
     def try_on(self, check: CaseCheck, item: Item) -> None:
         """Check it on one case, and remember what is wrong."""

@@ -5,8 +5,8 @@ All are timed as whole calls (see ``harness/calls.py``), in one group, so that t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +18,7 @@ from msbench.audit.subjects import Subject
 from msbench.audit.verdict import CaseTimes, Speed, Verdict
 from msbench.errors import WorkerError
 from msbench.harness.protocols import Executor, Plan, Progress, Runner
-from msbench.model import Candidate, Fault, Measurement, Origin
+from msbench.model import BuildResult, Candidate, Fault, Measurement, Origin
 from msbench.operators import versions
 from msbench.spec import Case, Operator, Precision
 from msbench.statistics import bootstrap_geometric_mean, log_ratios, median, round_centres
@@ -33,6 +33,7 @@ class _Version:
     runner: Runner | None = None
     measured: dict[Case, Measurement] = field(default_factory=dict)
     failure: str = ""
+    wrong: dict[str, str] = field(default_factory=dict)
 
     def start(self) -> None:
         """Give it a process."""
@@ -51,13 +52,27 @@ class _Version:
         return self.candidate.origin is Origin.LIBRARY
 
 
+def rivals_of(op: Operator, precision: Precision, host_pointers: bool) -> list[Candidate]:
+    """Our best version (the naive one where there is no better) and the library baselines."""
+    found = versions(op, precision)
+    ours = next((c for c in reversed(found) if c.origin is Origin.EXPERT), found[0])
+    wanted = [ours, *(c for c in found if c.origin is Origin.LIBRARY)]
+    return [replace(c, entry=adapter.staged(op, precision)) for c in wanted] if host_pointers else wanted
+
+
 def time_files(
-    executor: Executor, subjects: Sequence[Subject], cases: Sequence[Case], plan: Plan, progress: Progress
+    executor: Executor,
+    subjects: Sequence[Subject],
+    rivals: Mapping[Candidate, BuildResult],
+    cases: Sequence[Case],
+    plan: Plan,
+    progress: Progress,
 ) -> dict[str, Verdict]:
     """The verdicts of files that are right, with their times, by file.
 
     Args:
         subjects: of one task.
+        rivals: ``rivals_of`` the task, with their builds; one that has failed is left out.
         cases: the paper's sizes, cheap ones first.
         plan: the budget and the seed; a time is a whole call's.
 
@@ -67,35 +82,22 @@ def time_files(
     op, precision = subjects[0].op, subjects[0].precision
     with ExitStack() as stack:
         timed = {subject.found.name: _Version(subject.candidate, subject.open) for subject in subjects}
-        rivals = _rivals(executor, op, precision, subjects[0].symbol.host_pointers, stack)
-        everyone = [*timed.values(), *rivals]
+        against = [
+            _Version(candidate, partial(executor.open, op, build, candidate))
+            for candidate, build in rivals.items()
+            if build.failure is None
+        ]
+        for rival in against:
+            stack.callback(rival.close)
+        everyone = [*timed.values(), *against]
         for version in everyone:
             version.start()
         for done, case in enumerate(cases, 1):
+            if all(version.failure for version in timed.values()):
+                break
             _time_case(executor, op, precision, case, everyone, plan)
             progress.advanced(done, len(cases), case.id)
-        return {s.found.name: _told(s.verdict(), timed[s.found.name], rivals, cases, plan.seed) for s in subjects}
-
-
-def _rivals(
-    executor: Executor, op: Operator, precision: Precision, host_pointers: bool, stack: ExitStack
-) -> list[_Version]:
-    """Our best version (the naive one where there is no better) and the library baselines."""
-    found = versions(op, precision)
-    ours = next((c for c in reversed(found) if c.origin is Origin.EXPERT), found[0])
-    wanted = [ours, *(c for c in found if c.origin is Origin.LIBRARY)]
-    if host_pointers:
-        wanted = [replace(c, entry=adapter.staged(op, precision)) for c in wanted]
-    with ThreadPoolExecutor(thread_name_prefix="msbench-build") as pool:
-        builds = list(pool.map(lambda c: executor.build(op, c), wanted))
-    rivals = [
-        _Version(candidate, partial(executor.open, op, build, candidate))
-        for candidate, build in zip(wanted, builds, strict=True)
-        if build.failure is None
-    ]
-    for rival in rivals:
-        stack.callback(rival.close)
-    return rivals
+        return {s.found.name: _told(s.verdict(), timed[s.found.name], against, cases, plan.seed) for s in subjects}
 
 
 def _time_case(
@@ -109,14 +111,14 @@ def _time_case(
             version.failure = f"Case {case.id}: the device has not enough memory to time it."
         return
     for version, one in zip(taking_part, measured, strict=True):
-        if one.failure is None:
-            reason = _impossible(executor, op, precision, one)
-            if reason is None:
-                version.measured[case] = one
-            else:
-                version.failure = f"Case {case.id}: {reason}"
-        elif not (version.is_library and one.failure.fault is Fault.UNSUPPORTED):
-            version.failure = one.failure.message
+        if version.is_library and one.failure and one.failure.fault is Fault.UNSUPPORTED:
+            continue
+        impossible = None if one.failure else _impossible(executor, op, precision, one)
+        if one.failure or impossible:
+            version.failure = one.failure.message if one.failure else f"Case {case.id}: {impossible}"
+            version.wrong[case.id] = version.failure
+        else:
+            version.measured[case] = one
 
 
 def _impossible(executor: Executor, op: Operator, precision: Precision, one: Measurement) -> str | None:
@@ -135,9 +137,13 @@ def _impossible(executor: Executor, op: Operator, precision: Precision, one: Mea
 
 
 def _told(verdict: Verdict, own: _Version, rivals: Sequence[_Version], cases: Sequence[Case], seed: int) -> Verdict:
-    """The verdict with what was measured; a ratio only where there is one for every case."""
+    """The verdict with what was measured; a ratio only where there is one for every case.
+
+    A file that fails while it is timed is wrong on that size, whatever its check said.
+    """
     if own.failure:
-        return replace(verdict, untimed=own.failure)
+        paper = replace(verdict.paper, wrong={**verdict.paper.wrong, **own.wrong})
+        return replace(verdict, paper=paper, untimed=own.failure)
     ours = [r for r in rivals if not r.is_library]
     libraries = [r for r in rivals if r.is_library]
     return replace(
@@ -167,10 +173,14 @@ def _case_times(own: _Version, rivals: Sequence[_Version], case: Case) -> CaseTi
     there = {"file": own.measured[case]} | {r.candidate.label: r.measured[case] for r in rivals if case in r.measured}
     return CaseTimes(
         case=case.id,
-        cold_ns={n: tuple(round(c, 1) for c in round_centres(m.samples_ns).tolist()) for n, m in there.items()},
+        cold_ns={n: tuple(map(_kept, round_centres(m.samples_ns).tolist())) for n, m in there.items()},
         hot_ns={n: m.hot_ns for n, m in there.items()},
         noisy=own.measured[case].noisy,
     )
+
+
+def _kept(centre: float) -> float | None:
+    return None if math.isnan(centre) else round(centre, 1)
 
 
 def _centre(one: Measurement) -> float:

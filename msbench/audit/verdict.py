@@ -43,7 +43,7 @@ class Speed:
 class CaseTimes:
     """Times of one case by version, the file's own under ``"file"``: the centre of each round, in ns.
 
-    Rounds pair by index; NaN (``None`` where it is kept) stands for a round in which a version took no part.
+    Rounds pair by index; None stands for a round in which a version took no part.
     """
 
     case: str
@@ -118,6 +118,9 @@ class Verdict:
             known[name] = Tally(**known[name])
         for name in ("ours", "library"):
             known[name] = Speed(**known[name]) if known[name] else None
-        known["times"] = tuple(CaseTimes(**times) for times in known["times"])
+        known["times"] = tuple(
+            CaseTimes(**times | {"cold_ns": {n: tuple(c) for n, c in times["cold_ns"].items()}})
+            for times in known["times"]
+        )
         known["remarks"] = tuple(known["remarks"])
         return cls(**known)

@@ -33,7 +33,7 @@ def main() -> NoReturn:
         sys.exit(2)
     except SystemExit as ended:  # typer has already turned a KeyboardInterrupt into this
         if ended.code == _INTERRUPTED:
-            said = "\ninterrupted; what was finished is stored, and optimize and bench go on with --resume"
+            said = "\ninterrupted; what was finished is stored, and optimize, bench and audit go on with --resume"
             err.print(said, soft_wrap=True)
         raise
     sys.exit(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from msbench import operators
 from msbench.audit import abi, files
 from msbench.audit.subjects import Kind, Subject
-from msbench.audit.times import time_files
+from msbench.audit.times import rivals_of, time_files
 from msbench.audit.verdict import Verdict
 from msbench.errors import WorkerCrashed
 from msbench.harness.protocols import Plan
@@ -101,9 +102,10 @@ def timed(executor: Clock, name: str = "softmax_bf16", cases: int = 2) -> Verdic
     assert found.symbol is not None
     op = operators.load(found.symbol.function.operator)
     subject = Subject(found, op, executor)  # type: ignore[arg-type]
-    subject.make()
+    subject.built(executor.build(op, subject.candidate))
     subject.tried[Kind.PAPER] = cases
-    verdicts = time_files(executor, [subject], op.cases[:cases], PLAN, Silence())  # type: ignore[arg-type]
+    rivals = {c: executor.build(op, c) for c in rivals_of(op, subject.precision, found.symbol.host_pointers)}
+    verdicts = time_files(executor, [subject], rivals, op.cases[:cases], PLAN, Silence())  # type: ignore[arg-type]
     assert all(runner.closed for runner in executor.opened if runner.candidate.label != found.name)
     return verdicts[found.name]
 
@@ -122,6 +124,7 @@ def test_ratios_are_rivals_times_over_the_files(cases: list[str]) -> None:
     assert verdict.library.ratio == pytest.approx(1.0)  # twice as fast on one case, half as fast on the other
     assert verdict.ours.low <= verdict.ours.ratio <= verdict.ours.high
     assert [times.case for times in verdict.times] == cases
+    assert Verdict.from_json(json.loads(json.dumps(verdict.as_json()))) == verdict
     assert verdict.times[0].cold_ns["file"][0] == 3000.0
     assert verdict.times[0].hot_ns == {"file": 3000.0, "best": 1000.0, "cudnn": 6000.0}
     assert all(plan.whole_calls for plan in executor.plans)
@@ -153,6 +156,8 @@ def test_a_file_that_is_wrong_while_it_is_timed_has_no_times(cases: list[str]) -
     executor = Clock({"softmax_bf16.cu": {cases[0]: 1000.0, cases[1]: "Case 2: wrong."}, "best": 1000.0})
     verdict = timed(executor)
     assert verdict.untimed == "Case 2: wrong."
+    assert verdict.paper.wrong == {cases[1]: "Case 2: wrong."} and not verdict.held
+    assert len(executor.plans) == 2
     assert verdict.ours is None and verdict.times == ()
 
 
@@ -163,13 +168,16 @@ def test_a_file_that_does_not_start_again_has_no_times() -> None:
 def test_a_case_that_the_device_has_no_room_for_leaves_no_ratio(cases: list[str]) -> None:
     verdict = timed(Clock({"softmax_bf16.cu": {cases[0]: 1000.0, cases[1]: "memory"}, "best": 1000.0}))
     assert f"Case {cases[1]}: the device has not enough memory" in verdict.untimed
+    assert verdict.paper.right
 
 
 def test_a_time_that_no_device_reaches_is_none() -> None:
     rates = dict.fromkeys(("fp32_flops", "tf32_flops", "bf16_flops", "fp64_flops"), 1e15)
     widths = dict.fromkeys(("copy_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s", "l2_copy_bytes_per_s"), 1e12)
     ceilings = Ceilings(**rates, **widths, launch_ns=1.0, graph_node_ns=1.0, measured_at="")
-    verdict = timed(Clock({"softmax_bf16.cu": 10.0, "best": 1e6}, ceilings))
+    executor = Clock({"softmax_bf16.cu": 10.0, "best": 1e6}, ceilings)
+    verdict = timed(executor)
+    assert len(executor.plans) == 1  # nothing is left to be timed
     assert "the work was not done where it is timed" in verdict.untimed
 
 
