@@ -39,6 +39,7 @@ class Plan:
     microseconds are measured ``sittings`` times, each time with new processes. ``whole_calls``: a time is that of a
     call from an idle device to an idle device, on the host's clock, whatever the call does in between.
     ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
+    ``profile_fastest``: of the versions only the one that is fastest on that case.
     """
 
     cases: tuple[Case, ...]
@@ -47,6 +48,7 @@ class Plan:
     measure: bool = True
     profile: bool = False
     profile_cases: tuple[Case, ...] = ()
+    profile_fastest: bool = False
     seed: int = 0
     time_budget_s: float = 5.0
     half_width: float = 0.01
