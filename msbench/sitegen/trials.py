@@ -1,0 +1,247 @@
+"""The evaluator's own trials, summed up for the page that shows them. Details come from any database: none is relied on."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from msbench.model import Trial
+from msbench.store.proofs import Proof
+
+
+def number(details: Mapping[str, object], name: str) -> float | None:
+    """A finite number of a trial's details; None where there is none of that name."""
+    value = details.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def word(details: Mapping[str, object], name: str) -> str:
+    """A text of a trial's details; empty where there is none of that name."""
+    value = details.get(name)
+    return value if isinstance(value, str) else ""
+
+
+# ------------------------------------------------------------------ kernels that cheat
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the evaluator said to a trick on one device."""
+
+    tone: str
+    verdict: str
+    fault: str
+    outcome: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Trick:
+    """One cheating kernel; ``answers`` has one entry a device, None where it was not tried there."""
+
+    subject: str
+    says: str
+    file: str
+    expected: str
+    answers: tuple[Answer | None, ...]
+
+
+def answer(trial: Trial) -> Answer:
+    """``refused``, or what happened in its place."""
+    fault = word(trial.details, "fault").replace("_", " ")
+    if trial.held:
+        verdict = "refused" if fault else "as it should be"
+    else:
+        verdict = "not refused as expected" if fault else "got through"
+    message = word(trial.details, "message")
+    return Answer("good" if trial.held else "bad", verdict, fault, trial.outcome, message)
+
+
+def tricks(proofs: Sequence[Proof]) -> list[Trick]:
+    """Every trick that was tried on any of the devices: what did not hold comes first, then by what was expected."""
+    found: dict[str, list[Trial | None]] = {}
+    for place, proof in enumerate(proofs):
+        for trial in proof.trials:
+            found.setdefault(trial.subject, [None] * len(proofs))[place] = trial
+
+    def order(subject: str) -> tuple[bool, str, str]:
+        tried = [trial for trial in found[subject] if trial]
+        return all(trial.held for trial in tried), tried[0].expected, subject
+
+    rows = []
+    for subject in sorted(found, key=order):
+        first = next(trial for trial in found[subject] if trial)
+        says, file = word(first.details, "trick"), word(first.details, "file")
+        answers = tuple(answer(trial) if trial else None for trial in found[subject])
+        rows.append(Trick(subject, says or subject.replace("_", " "), file or subject, first.expected, answers))
+    return rows
+
+
+def faults_named(proof: Proof) -> list[tuple[str, int]]:
+    """What refused tricks were refused as, the most frequent first."""
+    names = Counter(fault for trial in proof.trials if trial.held and (fault := word(trial.details, "fault")))
+    return sorted(((name.replace("_", " "), count) for name, count in names.items()), key=lambda one: (-one[1], one[0]))
+
+
+# ------------------------------------------------------------------ a kernel against itself
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two copies of a kernel that were timed against each other: their ratio with its 95 % interval."""
+
+    subject: str
+    task: str
+    case: str
+    duration_ns: float
+    factor: float
+    median: float
+    low: float
+    high: float
+    held: bool
+
+    @property
+    def covers(self) -> bool:
+        """Whether the interval holds 1, so that the copies can't be told apart."""
+        return self.low <= 1 <= self.high
+
+
+def pairs(trials: Iterable[Trial]) -> list[Pair]:
+    """The pairs of trials whose details have all figures, the shortest calls first."""
+    found = []
+    for trial in trials:
+        ratio, low, high = (number(trial.details, name) for name in ("median", "low", "high"))
+        duration, factor = number(trial.details, "duration_ns"), number(trial.details, "factor")
+        if ratio is None or low is None or high is None or not duration or duration < 0:
+            continue
+        task, case = word(trial.details, "task"), word(trial.details, "case")
+        found.append(Pair(trial.subject, task, case, duration, factor or 1.0, ratio, low, high, trial.held))
+    return sorted(found, key=lambda pair: (pair.duration_ns, pair.subject))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is asked of the evaluator: intervals that hold 1, medians off by no more, slowdowns found."""
+
+    COVERAGE: float = 0.93
+    OFF: float = 0.01
+    FOUND: float = 0.95
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well the evaluator agrees with itself: ``covered`` of ``pairs`` intervals hold 1."""
+
+    pairs: int
+    tasks: int
+    covered: int
+    furthest: Pair
+
+    @property
+    def coverage(self) -> float:
+        """A fraction."""
+        return self.covered / self.pairs
+
+    @property
+    def off(self) -> float:
+        """How far a median is from 1 at most."""
+        return abs(self.furthest.median - 1)
+
+
+def agreement(same: Sequence[Pair]) -> Agreement | None:
+    """Sums up identical pairs; None of none."""
+    if not same:
+        return None
+    furthest = max(same, key=lambda pair: (abs(pair.median - 1), pair.subject))
+    return Agreement(len(same), len({pair.task for pair in same}), sum(pair.covers for pair in same), furthest)
+
+
+# ------------------------------------------------------------------ faults
+
+
+@dataclass(frozen=True)
+class Kills:
+    """One command that was killed again and again; ``outcomes`` are what was found afterwards, with counts."""
+
+    command: str
+    tried: int
+    held: int
+    outcomes: tuple[tuple[str, int], ...]
+
+
+def killed(trial: Trial) -> bool:
+    """Whether the trial killed msbench, rather than what it stands on."""
+    return word(trial.details, "kind").startswith("kill")
+
+
+def kills(trials: Iterable[Trial]) -> list[Kills]:
+    """The kills by command."""
+    by_command: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if killed(trial):
+            by_command.setdefault(word(trial.details, "command"), []).append(trial)
+    return [
+        Kills(command, len(tried), sum(t.held for t in tried), tuple(Counter(t.outcome for t in tried).most_common(3)))
+        for command, tried in sorted(by_command.items())
+    ]
+
+
+# ------------------------------------------------------------------ throughput
+
+
+REST = "everything else"
+"""The part of a verdict's time that no span names."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How long one candidate took from source to stored verdict, and the parts of it, in seconds."""
+
+    subject: str
+    cases: int | None
+    seconds: float
+    spans: Mapping[str, float]
+
+
+def verdicts(trials: Iterable[Trial]) -> list[Verdict]:
+    """The trials that have a time, the quickest first."""
+    found = []
+    for trial in trials:
+        seconds, cases = number(trial.details, "seconds"), number(trial.details, "cases")
+        if seconds is None or seconds <= 0:
+            continue
+        raw = trial.details.get("spans")
+        named = raw if isinstance(raw, Mapping) else {}
+        spans = {str(name): span for name in named if (span := number(named, name)) is not None and span > 0}
+        rest = seconds - sum(spans.values())
+        if spans and rest > 0.005 * seconds:
+            spans[REST] = spans.get(REST, 0.0) + rest
+        name = word(trial.details, "task") or trial.subject
+        found.append(Verdict(name, None if cases is None else round(cases), seconds, spans))
+    return sorted(found, key=lambda one: (one.seconds, one.subject))
+
+
+@dataclass(frozen=True)
+class Pace:
+    """``median_s`` from source to stored verdict, nine of ten within ``p90_s``; ``per_hour`` candidates on one GPU."""
+
+    median_s: float
+    p90_s: float
+    per_hour: float
+    candidates: int
+    expected: str
+    held: bool
+
+
+def pace(trials: Iterable[Trial]) -> Pace | None:
+    """What the trial of the whole stream says, in which compilations overlap; None where there is none."""
+    for trial in trials:
+        names = ("median_s", "p90_s", "candidates_per_hour", "candidates")
+        median_s, p90_s, per_hour, candidates = (number(trial.details, name) for name in names)
+        if median_s is not None and p90_s is not None and per_hour is not None and candidates is not None:
+            return Pace(median_s, p90_s, per_hour, round(candidates), trial.expected, trial.held)
+    return None
