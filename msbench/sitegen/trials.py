@@ -87,6 +87,40 @@ def faults_named(proof: Proof) -> list[tuple[str, int]]:
     return sorted(((name.replace("_", " "), count) for name, count in names.items()), key=lambda one: (-one[1], one[0]))
 
 
+# ------------------------------------------------------------------ kernels that are wrong
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One way to be wrong, in several kernels: all ``cases`` on which they are, and on how many they were rejected.
+
+    ``narrowest`` is the smallest error by which one was, over the bound; None where no rejection has such a ratio.
+    """
+
+    name: str
+    kernels: int
+    held: int
+    cases: int
+    rejected: int
+    narrowest: float | None
+
+
+def mistakes(trials: Iterable[Trial]) -> list[Mistake]:
+    """The mutants by what is wrong with them: those that were not rejected first, then the most frequent."""
+    by_name: dict[str, list[Trial]] = {}
+    for trial in trials:
+        by_name.setdefault(word(trial.details, "mutant") or trial.subject, []).append(trial)
+    found = []
+    for name, alike in by_name.items():
+        ratios = [ratio for trial in alike if (ratio := number(trial.details, "narrowest")) is not None]
+        cases, rejected = (
+            round(sum(number(trial.details, of) or 0 for trial in alike)) for of in ("cases", "rejected")
+        )
+        held = sum(trial.held for trial in alike)
+        found.append(Mistake(name, len(alike), held, cases, rejected, min(ratios, default=None)))
+    return sorted(found, key=lambda one: (one.held == one.kernels, -one.kernels, one.name))
+
+
 # ------------------------------------------------------------------ a kernel against itself
 
 
@@ -165,17 +199,17 @@ def agreement(same: Sequence[Pair]) -> Agreement | None:
 
 @dataclass(frozen=True)
 class Kills:
-    """One command that was killed again and again; ``outcomes`` are what was found afterwards, with counts."""
+    """One command that was killed again and again; ``afterwards`` is what was found then, with counts, or an example."""
 
     command: str
     tried: int
     held: int
-    outcomes: tuple[tuple[str, int], ...]
+    afterwards: str
 
 
 def killed(trial: Trial) -> bool:
-    """Whether the trial killed msbench, rather than what it stands on."""
-    return word(trial.details, "kind").startswith("kill")
+    """Whether the trial killed msbench, rather than took away what it stands on: its subject says so."""
+    return "kill" in trial.subject
 
 
 def kills(trials: Iterable[Trial]) -> list[Kills]:
@@ -185,9 +219,19 @@ def kills(trials: Iterable[Trial]) -> list[Kills]:
         if killed(trial):
             by_command.setdefault(word(trial.details, "command"), []).append(trial)
     return [
-        Kills(command, len(tried), sum(t.held for t in tried), tuple(Counter(t.outcome for t in tried).most_common(3)))
+        Kills(command, len(tried), sum(trial.held for trial in tried), _afterwards(tried))
         for command, tried in sorted(by_command.items())
     ]
+
+
+def _afterwards(tried: Sequence[Trial]) -> str:
+    counts = Counter(trial.outcome for trial in tried).most_common()
+    if len(counts) == 1:
+        return counts[0][0]
+    if len(counts) > 3:
+        example = next((trial for trial in tried if trial.held), tried[0])
+        return f"for example: {example.outcome}"
+    return "; ".join(f"{outcome} ({count})" for outcome, count in counts)
 
 
 # ------------------------------------------------------------------ throughput

@@ -35,7 +35,7 @@ KILLED = (
 
 def proven() -> list[Trial]:
     """All of them, on both devices."""
-    return [*_exploits(), *_itself(), *_faults(), *_throughput()]
+    return [*_exploits(), *_mutants(), *_itself(), *_faults(), *_throughput()]
 
 
 def _exploits() -> Iterator[Trial]:
@@ -54,6 +54,19 @@ def _exploits() -> Iterator[Trial]:
         )  # fmt: skip
     hostile: dict[str, Any] = {"trick": NASTY, "file": NASTY, "fault": "link", "message": NASTY}
     yield trial(NASTY, AT, expected=NASTY, outcome=NASTY, details=hostile)
+
+
+def _mutants() -> Iterator[Trial]:
+    for number, mutant in enumerate(("zeros", "zeros", "half the reduction", *(f"mistake {i}" for i in range(25)))):
+        held = mutant != "mistake 24"
+        yield trial(
+            f"task {number}/fp32: {mutant}", AT, study=Study.MUTANTS, device_id=CPU.id, held=held,
+            expected="rejected on every case where it is wrong", outcome="rejected on 4 of 4 cases",
+            command="msbench mutants --record", details={
+                "mutant": mutant, "task": f"task {number}/fp32", "cases": 4, "rejected": 4 if held else 3,
+                "narrowest": None if mutant == "half the reduction" else 10.0 * (number + 1),
+            },
+        )  # fmt: skip
 
 
 def _itself() -> Iterator[Trial]:
@@ -82,8 +95,8 @@ def _faults() -> Iterator[Trial]:
             yield trial(
                 f"{command}, killed at write {point}", AT, study=Study.FAULTS, device_id=CPU.id, held=held,
                 expected="nothing lost, nothing half-written, the next start goes on",
-                outcome=outcome if held else "one row of a group was missing", command="msbench prove faults --seed 1",
-                details={"command": command, "kind": "kill -9", "point": f"write {point}"},
+                outcome=outcome if held else "one row of a group was missing", command="python -m tests.faults.study --seed 1",
+                details={"command": command, "kind": "operation", "point": f"write {point}"},
             )  # fmt: skip
     for kind, command, outcome in (
         ("full disk", "bench", "Database x.sqlite can't grow because the disk is full: free some space, then repeat."),
@@ -92,7 +105,7 @@ def _faults() -> Iterator[Trial]:
     ):
         yield trial(
             f"{kind} in {command}", AT, study=Study.FAULTS, device_id=CPU.id, expected="one clear error", outcome=outcome,
-            command="msbench prove faults --seed 1", details={"command": command, "kind": kind, "point": NASTY if kind == NASTY else ""},
+            command="python -m tests.faults.study --seed 1", details={"command": command, "kind": kind, "point": NASTY if kind == NASTY else ""},
         )  # fmt: skip
 
 

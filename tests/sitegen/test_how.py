@@ -78,6 +78,15 @@ def test_refusals_are_counted_by_their_kind_without_those_that_did_not_hold(empt
     assert trials.faults_named(proof) == [("mismatch", 2), ("input changed", 1)]
 
 
+def test_mistakes_are_summed_up_and_those_that_passed_come_first(store: Store) -> None:
+    [proof] = how.proofs(store, Study.MUTANTS)
+    found = trials.mistakes(proof.trials)
+    assert found[0] == trials.Mistake("mistake 24", 1, 0, 4, 3, 280.0)
+    assert found[1] == trials.Mistake("zeros", 2, 2, 8, 8, 10.0)
+    assert next(one for one in found if one.name == "half the reduction").narrowest is None
+    assert len(found) == 27
+
+
 def test_coverage_counts_the_intervals_and_the_furthest_median_is_named() -> None:
     same = trials.pairs(
         [pair("a", 1.001, 0.002), pair("b", 0.995, 0.003), pair("c", 1.004, 0.004), pair("a", 1.0, 0.1)]
@@ -121,10 +130,22 @@ def test_kills_are_summed_up_by_command_and_what_did_not_hold_is_shown_by_itself
         "merge": (19, 20),
         "optimize": (20, 20),
     }
-    assert found["merge"].outcomes == (("the target is as it was", 19), ("one row of a group was missing", 1))
+    assert found["optimize"].afterwards == "went on where it was"
+    assert found["merge"].afterwards == "the target is as it was (19); one row of a group was missing (1)"
     first, *others = how.others(proof)
-    assert (first["kind"], first["point"]) == ("kill -9", "write 17")
+    assert (first["kind"], first["point"]) == ("kill", "write 17")
     assert len(others) == 3
+
+
+def test_kills_that_all_went_differently_have_an_example() -> None:
+    tried = [
+        trial(
+            f"bench, kill {i}", study=Study.FAULTS, outcome=f"after {i} rows", held=i > 0, details={"command": "bench"}
+        )
+        for i in range(9)
+    ]
+    [found] = trials.kills(tried)
+    assert found == trials.Kills("bench", 9, 8, "for example: after 1 rows")
 
 
 def test_parts_of_a_verdict_add_up_to_it(store: Store) -> None:

@@ -16,15 +16,19 @@ NAVIGATION = (("How we know", "how.html"),)
 
 COMMANDS: Mapping[Study, str] = {
     Study.EXPLOITS: "msbench prove exploits",
+    Study.MUTANTS: "msbench mutants --record",
     Study.SAME: "msbench prove same",
     Study.SLOWDOWN: "msbench prove slowdown",
-    Study.FAULTS: "msbench prove faults",
+    Study.FAULTS: "python -m tests.faults.study",
     Study.THROUGHPUT: "msbench bench --profile-harness",
 }
 """What records a study that a database lacks."""
 
 TIMED = (Study.SAME, Study.SLOWDOWN, Study.THROUGHPUT)
 """What a processor has no part in: its times are never shown."""
+
+MISTAKES = 12
+"""How many kinds of mistake the table shows; those that were not rejected come before the others."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ def pages(site: Site) -> Iterator[Page]:
         "headlines": headlines(found),
         "tricks": trials.tricks([one.proof for one in exploits]),
         "named": trials.faults_named(exploits[0].proof) if exploits else [],
+        "mutants": [(one, trials.mistakes(one.proof.trials)) for one in found[Study.MUTANTS]],
+        "shown_mistakes": MISTAKES,
         "agreement": trials.agreement(same),
         "limits": trials.Limits(),
         "slowed": slowed,
@@ -100,6 +106,8 @@ def headlines(found: Mapping[Study, Sequence[Recording]]) -> list[tuple[str, str
     if found[Study.EXPLOITS]:
         proof = found[Study.EXPLOITS][0].proof
         shown.append((_held(proof), f"cheating kernels refused on {proof.device.name}"))
+    if found[Study.MUTANTS]:
+        shown.append((_held(found[Study.MUTANTS][0].proof), "wrong kernels rejected wherever they are wrong"))
     agreement = trials.agreement(trials.pairs(_of_one(found[Study.SAME])))
     if agreement:
         shown.append(
@@ -131,7 +139,7 @@ def others(proof: Proof) -> list[dict[str, object]]:
     return [
         {
             "trial": trial,
-            "kind": trials.word(trial.details, "kind") or trial.subject,
+            "kind": "kill" if trials.killed(trial) else trials.word(trial.details, "kind") or trial.subject,
             "command": trials.word(trial.details, "command"),
             "point": trials.word(trial.details, "point"),
         }
