@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from msbench.model import Trial
+from msbench.model import Fault, Trial
 from msbench.store.proofs import Proof
 
 
@@ -30,61 +30,84 @@ def word(details: Mapping[str, object], name: str) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the evaluator said to a trick on one device."""
+    """What the evaluator said to a kernel on one device."""
 
     tone: str
     verdict: str
-    fault: str
-    outcome: str
-    message: str
+    said: str
 
 
 @dataclass(frozen=True)
 class Trick:
-    """One cheating kernel; ``answers`` has one entry a device, None where it was not tried there."""
+    """One cheating kernel, or an honest one beside them; ``answers`` has one entry a device, None where it was not tried."""
 
-    subject: str
+    name: str
     says: str
-    file: str
     expected: str
+    honest: bool
     answers: tuple[Answer | None, ...]
 
 
+def honest(trial: Trial) -> bool:
+    """Whether a kernel of the corpus does nothing wrong, and so has to pass."""
+    return trial.details.get("honest") is True
+
+
+def fault(trial: Trial) -> str:
+    """What kind of fault the evaluator found in a kernel; empty where it passed."""
+    found = word(trial.details, "fault") or trial.outcome.partition(":")[0]
+    return found if found in set(Fault) else ""
+
+
 def answer(trial: Trial) -> Answer:
-    """``refused``, or what happened in its place."""
-    fault = word(trial.details, "fault").replace("_", " ")
-    if trial.held:
-        verdict = "refused" if fault else "as it should be"
+    """``refused: mismatch``, or what happened in its place."""
+    kind = fault(trial).replace("_", " ")
+    if kind:
+        verdict = f"refused: {kind}" if trial.held or honest(trial) else f"refused, but not for its trick: {kind}"
     else:
-        verdict = "not refused as expected" if fault else "got through"
-    message = word(trial.details, "message")
-    return Answer("good" if trial.held else "bad", verdict, fault, trial.outcome, message)
+        verdict = "passed" if honest(trial) and trial.held else "got through"
+    said = word(trial.details, "message") or trial.outcome
+    return Answer("good" if trial.held else "bad", verdict, "" if said == verdict else said)
 
 
 def tricks(proofs: Sequence[Proof]) -> list[Trick]:
-    """Every trick that was tried on any of the devices: what did not hold comes first, then by what was expected."""
+    """Every kernel that was tried on any of the devices: what did not hold first, honest kernels last."""
     found: dict[str, list[Trial | None]] = {}
     for place, proof in enumerate(proofs):
         for trial in proof.trials:
             found.setdefault(trial.subject, [None] * len(proofs))[place] = trial
 
-    def order(subject: str) -> tuple[bool, str, str]:
-        tried = [trial for trial in found[subject] if trial]
-        return all(trial.held for trial in tried), tried[0].expected, subject
-
     rows = []
-    for subject in sorted(found, key=order):
-        first = next(trial for trial in found[subject] if trial)
-        says, file = word(first.details, "trick"), word(first.details, "file")
-        answers = tuple(answer(trial) if trial else None for trial in found[subject])
-        rows.append(Trick(subject, says or subject.replace("_", " "), file or subject, first.expected, answers))
-    return rows
+    for subject, trials in found.items():
+        tried = [trial for trial in trials if trial]
+        details = tried[0].details
+        says = word(details, "trick") or word(details, "description") or subject.replace("_", " ")
+        answers = tuple(answer(trial) if trial else None for trial in trials)
+        row = Trick(subject, says, tried[0].expected, honest(tried[0]), answers)
+        rows.append((all(trial.held for trial in tried), row))
+    rows.sort(key=lambda one: (one[0], one[1].honest, one[1].expected, one[1].name))
+    return [row for _, row in rows]
 
 
-def faults_named(proof: Proof) -> list[tuple[str, int]]:
-    """What refused tricks were refused as, the most frequent first."""
-    names = Counter(fault for trial in proof.trials if trial.held and (fault := word(trial.details, "fault")))
-    return sorted(((name.replace("_", " "), count) for name, count in names.items()), key=lambda one: (-one[1], one[0]))
+@dataclass(frozen=True)
+class Refusals:
+    """How many of the cheating kernels were ``refused`` for their trick, as what, and how many honest ones ``passed``."""
+
+    refused: int
+    tricks: int
+    passed: int
+    honest: int
+    kinds: tuple[tuple[str, int], ...]
+
+
+def refusals(proof: Proof) -> Refusals:
+    """Sums up a corpus; the most frequent kinds of fault come first."""
+    fair = [trial for trial in proof.trials if honest(trial)]
+    cheating = [trial for trial in proof.trials if not honest(trial)]
+    refused = [trial for trial in cheating if trial.held]
+    kinds = Counter(fault(trial).replace("_", " ") for trial in refused)
+    order = sorted(kinds.items(), key=lambda one: (-one[1], one[0]))
+    return Refusals(len(refused), len(cheating), sum(t.held for t in fair), len(fair), tuple(order))
 
 
 # ------------------------------------------------------------------ kernels that are wrong

@@ -54,28 +54,40 @@ def test_what_was_not_recorded_is_said_and_never_drawn(empty: Store, tmp_path: P
     assert 'class="chart"' not in html and "plotly" not in html and 'class="figures"' not in html
 
 
-def test_the_tricks_that_got_through_come_first(store: Store) -> None:
+def test_the_tricks_that_got_through_come_first_and_honest_kernels_last(store: Store) -> None:
     found = trials.tricks(how.proofs(store, Study.EXPLOITS))
-    assert len(found) == len(TRICKS) + 1
-    assert found[0].file == "other_stream.cu"
+    assert len(found) == len(TRICKS) + 2
+    assert (found[0].name, found[0].says) == ("other_stream", TRICKS[1][1])
     gpu, cpu = found[0].answers
-    assert gpu is not None and (gpu.tone, gpu.verdict, gpu.fault) == ("good", "refused", "forbidden")
-    assert cpu is not None and (cpu.tone, cpu.verdict, cpu.fault) == ("bad", "got through", "")
-    too_fast = next(one for one in found if one.file == "too_fast.cu")
+    assert gpu == trials.Answer("good", "refused: forbidden", "wrote while its stream was held")
+    assert cpu == trials.Answer("bad", "got through", "passed its check")
+    too_fast = next(one for one in found if one.name == "too_fast")
     assert too_fast.answers[1] is None
+    assert (found[-1].honest, found[-1].says) == (True, "vector loads where they are allowed")
+    assert found[-1].answers[0] == trials.Answer("good", "passed", "")
 
 
-def test_a_trick_that_was_refused_for_another_reason_is_not_called_refused() -> None:
-    said = trials.answer(trial(held=False, details={"fault": "crash"}))
-    assert (said.tone, said.verdict, said.fault) == ("bad", "not refused as expected", "crash")
+@pytest.mark.parametrize(
+    ("recorded", "tone", "verdict"),
+    [
+        (trial(held=False, details={"fault": "crash"}), "bad", "refused, but not for its trick: crash"),
+        (trial(outcome="input_changed: x[0]", details={}), "good", "refused: input changed"),
+        (trial(held=False, outcome="passed", details={}), "bad", "got through"),
+        (trial(held=False, outcome="crash: it fell", details={"honest": True}), "bad", "refused: crash"),
+    ],
+)
+def test_an_answer_says_what_came_out(recorded: Trial, tone: str, verdict: str) -> None:
+    said = trials.answer(recorded)
+    assert (said.tone, said.verdict) == (tone, verdict)
 
 
-def test_refusals_are_counted_by_their_kind_without_those_that_did_not_hold(empty: Store) -> None:
+def test_refusals_count_tricks_by_the_fault_that_was_found_and_honest_kernels_apart(empty: Store) -> None:
     faults = ("input_changed", "mismatch", "mismatch")
     empty.add_trials(trial(f"trick {i}", details={"fault": fault}) for i, fault in enumerate(faults))
     empty.add_trials([trial("wrong", held=False, details={"fault": "crash"})])
+    empty.add_trials(trial(f"fair {i}", held=i > 0, outcome="passed", details={"honest": True}) for i in range(3))
     [proof] = how.proofs(empty, Study.EXPLOITS)
-    assert trials.faults_named(proof) == [("mismatch", 2), ("input changed", 1)]
+    assert trials.refusals(proof) == trials.Refusals(3, 4, 2, 3, (("mismatch", 2), ("input changed", 1)))
 
 
 def test_mistakes_are_summed_up_and_those_that_passed_come_first(store: Store) -> None:

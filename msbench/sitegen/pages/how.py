@@ -15,7 +15,7 @@ from msbench.store.proofs import Proof, proofs
 NAVIGATION = (("How we know", "how.html"),)
 
 COMMANDS: Mapping[Study, str] = {
-    Study.EXPLOITS: "msbench prove exploits",
+    Study.EXPLOITS: "msbench exploits",
     Study.MUTANTS: "msbench mutants --record",
     Study.SAME: "msbench prove same",
     Study.SLOWDOWN: "msbench prove slowdown",
@@ -47,7 +47,7 @@ class Recording:
 def pages(site: Site) -> Iterator[Page]:
     """The one page."""
     found = {study: recordings(site, study) for study in Study}
-    exploits, faults = found[Study.EXPLOITS], found[Study.FAULTS]
+    exploits = found[Study.EXPLOITS]
     same, slowed = (trials.pairs(_of_one(found[study])) for study in (Study.SAME, Study.SLOWDOWN))
     verdicts = trials.verdicts(_of_one(found[Study.THROUGHPUT]))
     itself = trial_charts.against_itself("two-copies", same, slowed)
@@ -57,14 +57,14 @@ def pages(site: Site) -> Iterator[Page]:
         "commands": COMMANDS,
         "headlines": headlines(found),
         "tricks": trials.tricks([one.proof for one in exploits]),
-        "named": trials.faults_named(exploits[0].proof) if exploits else [],
+        "exploits": [(one, trials.refusals(one.proof)) for one in exploits],
         "mutants": [(one, trials.mistakes(one.proof.trials)) for one in found[Study.MUTANTS]],
         "shown_mistakes": MISTAKES,
         "agreement": trials.agreement(same),
         "limits": trials.Limits(),
         "slowed": slowed,
         "itself": itself,
-        "faults": [(one, trials.kills(one.proof.trials), others(one.proof)) for one in faults],
+        "faults": [(one, trials.kills(one.proof.trials), others(one.proof)) for one in found[Study.FAULTS]],
         "pace": trials.pace(_of_one(found[Study.THROUGHPUT])),
         "verdicts": verdicts,
         "bars": trial_charts.BARS,
@@ -104,8 +104,9 @@ def headlines(found: Mapping[Study, Sequence[Recording]]) -> list[tuple[str, str
     """The figures at the top, as (value, what it is); a study that was not recorded has none."""
     shown: list[tuple[str, str]] = []
     if found[Study.EXPLOITS]:
-        proof = found[Study.EXPLOITS][0].proof
-        shown.append((_held(proof), f"cheating kernels refused on {proof.device.name}"))
+        best = found[Study.EXPLOITS][0]
+        sums = trials.refusals(best.proof)
+        shown.append((f"{sums.refused} of {sums.tricks}", f"cheating kernels refused on {best.where}"))
     if found[Study.MUTANTS]:
         shown.append((_held(found[Study.MUTANTS][0].proof), "wrong kernels rejected wherever they are wrong"))
     agreement = trials.agreement(trials.pairs(_of_one(found[Study.SAME])))
