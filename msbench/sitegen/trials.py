@@ -149,7 +149,10 @@ def mistakes(trials: Iterable[Trial]) -> list[Mistake]:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two copies of a kernel that were timed against each other: their ratio with its 95 % interval."""
+    """Two copies of a kernel that were timed against each other: their ratio with its 95 % interval.
+
+    ``disturbed`` where clocks, heat or another program may have had a part in it.
+    """
 
     subject: str
     task: str
@@ -160,6 +163,7 @@ class Pair:
     low: float
     high: float
     held: bool
+    disturbed: bool
 
     @property
     def covers(self) -> bool:
@@ -176,7 +180,8 @@ def pairs(trials: Iterable[Trial]) -> list[Pair]:
         if ratio is None or low is None or high is None or not duration or duration < 0:
             continue
         task, case = word(trial.details, "task"), word(trial.details, "case")
-        found.append(Pair(trial.subject, task, case, duration, factor or 1.0, ratio, low, high, trial.held))
+        disturbed = bool(word(trial.details, "disturbed"))
+        found.append(Pair(trial.subject, task, case, duration, factor or 1.0, ratio, low, high, trial.held, disturbed))
     return sorted(found, key=lambda pair: (pair.duration_ns, pair.subject))
 
 

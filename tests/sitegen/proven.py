@@ -82,7 +82,7 @@ def _itself() -> Iterator[Trial]:
             task = f"{('scale', 'shift')[number % 2]}/fp32"
             yield trial(
                 f"{task} N={1 << (10 + number // 2)} #{number}", AT, study=study, held=held, expected="1 inside the interval",
-                outcome=f"{median:.4f}", command=f"msbench prove {study}",
+                outcome=f"{median:.4f}", command=f"msbench study --kind {study}",
                 details={
                     "task": task, "case": f"N={1 << (10 + number // 2)}", "median": median, "low": median - half,
                     "high": median + half, "duration_ns": float(duration), "factor": factor, "sittings": 4,

@@ -17,8 +17,8 @@ NAVIGATION = (("How we know", "how.html"),)
 COMMANDS: Mapping[Study, str] = {
     Study.EXPLOITS: "msbench exploits",
     Study.MUTANTS: "msbench mutants --record",
-    Study.SAME: "msbench prove same",
-    Study.SLOWDOWN: "msbench prove slowdown",
+    Study.SAME: "msbench study",
+    Study.SLOWDOWN: "msbench study",
     Study.FAULTS: "python -m tests.faults.study",
     Study.THROUGHPUT: "msbench bench --profile-harness",
 }
@@ -63,6 +63,8 @@ def pages(site: Site) -> Iterator[Page]:
         "agreement": trials.agreement(same),
         "limits": trials.Limits(),
         "slowed": slowed,
+        "unmeasured": sum(len(_of_one(found[s])) for s in (Study.SAME, Study.SLOWDOWN)) - len(same) - len(slowed),
+        "disturbed": sum(pair.disturbed for pair in (*same, *slowed)),
         "itself": itself,
         "faults": [(one, trials.kills(one.proof.trials), others(one.proof)) for one in found[Study.FAULTS]],
         "pace": trials.pace(_of_one(found[Study.THROUGHPUT])),
