@@ -311,11 +311,12 @@ class Evaluation:
 class Study(StrEnum):
     """What is tried on the evaluator itself, to know how far its figures can be trusted.
 
-    ``exploits``: kernels that cheat. ``same``: a kernel against itself. ``slowdown``: a kernel against itself slowed down
+    ``exploits``: kernels that cheat. ``mutants``: kernels that are wrong. ``same``: a kernel against itself. ``slowdown``: a kernel against itself slowed down
     by a known factor. ``faults``: msbench killed, or its disk or device failing. ``throughput``: how long a verdict takes.
     """
 
     EXPLOITS = "exploits"
+    MUTANTS = "mutants"
     SAME = "same"
     SLOWDOWN = "slowdown"
     FAULTS = "faults"
