@@ -246,6 +246,7 @@ class Measurement:
 
     ``samples_ns`` holds one tuple a round: its cold repetitions, in order; an empty one where the version took no part.
     Rounds of one group pair by index. They are ``sittings`` equal parts, each measured with processes of its own.
+    ``throttle`` says what disturbed the measurement (clocks held down or drifting, others on the GPU), "" if nothing did.
     """
 
     case: Case
