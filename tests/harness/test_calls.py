@@ -15,7 +15,7 @@ from msbench.harness import timing
 from msbench.harness.calls import WholeCalls
 from msbench.harness.check import POISONS
 from msbench.harness.gpu_runner import Job
-from msbench.harness.telemetry import Telemetry
+from msbench.harness.telemetry import Reading, Telemetry
 from msbench.harness.verify import verify_timed
 from msbench.spec import Precision
 from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
@@ -81,7 +81,7 @@ def test_versions_are_measured_against_each_other(gpu: FakeGpu, tmp_path: Path) 
             budget_s=0.2,
             half_width=0.01,
             verify=partial(verify_timed, OPERATOR, Precision.FP32, case, [], 0, np),
-            telemetry=Telemetry(lambda: (None, None, None, None)),
+            telemetry=Telemetry(lambda: Reading(None, None, None, None)),
         )
     for one in measured:
         assert one.failure is None
