@@ -123,6 +123,11 @@ class _Candidate:
         self._look_at_workspace()
         return {}
 
+    def live_bytes(self) -> dict[str, Any]:
+        """What the candidate holds at the moment."""
+        self._library.msbench_live_bytes.restype = ctypes.c_int64
+        return {"bytes": self._library.msbench_live_bytes()}
+
     def _fill_workspace(self) -> None:
         if self._workspace is None:
             return
@@ -157,5 +162,12 @@ def _integers(values: list[int]) -> ctypes.Array[ctypes.c_int64]:
 
 if __name__ == "__main__":
     candidate = _Candidate()
-    commands = (candidate.open, candidate.map, candidate.unmap, candidate.reserve, candidate.launch)
+    commands = (
+        candidate.open,
+        candidate.map,
+        candidate.unmap,
+        candidate.reserve,
+        candidate.launch,
+        candidate.live_bytes,
+    )
     wire.serve({command.__name__: command for command in commands})

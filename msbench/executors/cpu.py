@@ -103,10 +103,10 @@ class CpuExecutor:
 
     def build(self, op: Operator, candidate: Candidate) -> BuildResult:
         """Compile for the host. What can't run here is a failure of kind ``unsupported``, which names the construct."""
+        entry = operators.entry(op, candidate)
         if not _has_code(candidate.source):
             return self._failed(
-                candidate,
-                Failure(Fault.EMPTY, f"The file holds no code. The launcher must be: {operators.prototype(op)}"),
+                candidate, Failure(Fault.EMPTY, f"The file holds no code. The launcher must be: {entry.prototype}")
             )
         if candidate.link:
             libraries = ", ".join(candidate.link)
@@ -115,10 +115,10 @@ class CpuExecutor:
             )
         try:
             built = emulator.build(
-                candidate.source,
-                f"{op.name}.cu",
-                include_dirs=(resources.include_dir(),),
-                preinclude=operators.header(op, candidate.precision),
+                candidate.source + entry.after,
+                f"{entry.function}.cu",
+                include_dirs=(resources.include_dir(),) if entry.before else (),
+                preinclude=entry.before,
                 sanitize=self._sanitize,
                 compiler=self._compiler,
             )
@@ -127,7 +127,7 @@ class CpuExecutor:
         except BuildError as error:
             if not error.log:
                 return self._failed(candidate, Failure(Fault.TIMEOUT, str(error)))
-            return self._failed(candidate, classify_failure(error.log, op.name, operators.prototype(op)))
+            return self._failed(candidate, classify_failure(error.log, entry.function, entry.prototype))
         return BuildResult(
             id=built.id,
             candidate_id=candidate.id,
@@ -272,6 +272,10 @@ class CpuRunner:
             raise
         except WorkerError as error:
             raise self._launch_failed(error, regions) from None
+
+    def live_bytes(self) -> int:
+        """How much memory the candidate has allocated and not freed; see ``protocols.CountsMemory``."""
+        return int(self._process.call("live_bytes", _ANSWER_S)["bytes"])
 
     def _map(self, arena: Arena) -> int:
         """The arena's address in the worker."""

@@ -21,6 +21,7 @@ from msbench.harness import ceilings as device_ceilings
 from msbench.harness import gpus, ncu, telemetry, timing, toolchain
 from msbench.harness import profile as profiling
 from msbench.harness.arena import Arena, Layout
+from msbench.harness.calls import WholeCalls
 from msbench.harness.check import POISONS
 from msbench.harness.evaluate import harness_digest
 from msbench.harness.gpu_runner import GpuRunner, Job, MeasuredProcess, worker_environment
@@ -260,7 +261,7 @@ class CudaExecutor:
                     arena.write_inputs(generate(op, precision, case, plan.seed + number, self.xp))
             self.xp.get_default_memory_pool().free_all_blocks()
             return timing.measure_group(
-                subjects,
+                [WholeCalls(subject) for subject in subjects] if plan.whole_calls else subjects,
                 Job.of(op, case, arenas, poison=output_bytes <= _POISON_LIMIT),
                 case,
                 group=self._group_id(case, subjects),

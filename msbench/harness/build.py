@@ -1,6 +1,7 @@
 """Compiles a candidate with nvcc into a shared library that a worker loads.
 
-The generated header is included before the first line, so a wrong signature is a compile error. Builds are cached by
+The generated header is included before the first line, so a wrong signature is a compile error; a file with an ``Entry``
+of its own has what that says instead. Builds are cached by
 the hash of source, header, shared headers, flags and compiler. Candidates and the runner link the shared CUDA runtime,
 not the static one that is nvcc's default: both then see the same "last error", so an unreported launch failure is
 caught.
@@ -36,6 +37,18 @@ _FILE_KIB = 2**20  # size of any file that it writes
 _LOG_CHARACTERS = 60_000
 _NATIVE = Path(__file__).with_name("native")
 _FLAGS = ("-O3", "-std=c++17", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC", "-shared", "-cudart", "none")
+_ALLOCATING = (
+    "cudaMalloc",
+    "cudaMallocAsync",
+    "cudaMallocManaged",
+    "cudaMallocHost",
+    "cudaHostAlloc",
+    "cudaFree",
+    "cudaFreeAsync",
+    "cudaFreeHost",
+)
+"""What native/ledger.cu counts."""
+
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
@@ -49,18 +62,22 @@ def build(
     Raises:
         ToolchainError: the compiler can't be run at all.
     """
-    header = operators.header(op, candidate.precision)
+    entry = operators.entry(op, candidate)
     try:
         linking = _link_flags(toolchain, candidate.link)
         unlinkable = None
     except ToolchainError as error:
         fault = Fault.UNSUPPORTED if set(candidate.link) <= set(HEADERS) else Fault.LINK
         linking, unlinkable = [], Failure(fault, str(error))
+    ledger = (_NATIVE / "ledger.cu").read_text(encoding="utf-8") if entry.counts_memory else ""
+    if ledger:
+        linking += [part for name in _ALLOCATING for part in ("-Xlinker", f"--wrap={name}")]
     flags = (*_FLAGS, "-gencode", gencode(arch), *(f"-l{name}" for name in candidate.link))
-    build_id = digest("build", candidate.id, header, _shared_headers(), *flags, *linking, toolchain.fingerprint)
+    added = entry.before + entry.after + ledger
+    build_id = digest("build", candidate.id, added, _shared_headers(), *flags, *linking, toolchain.fingerprint)
     unbuilt = BuildResult(build_id, candidate.id, toolchain.id, flags, 0.0, cached=False)
     if not _COMMENT.sub("", candidate.source).strip():
-        empty = f"The file holds no code. The launcher must be: {operators.prototype(op)}"
+        empty = f"The file holds no code. The launcher must be: {entry.prototype}"
         return _failed(unbuilt, Failure(Fault.EMPTY, empty), 0.0)
     if unlinkable:
         return _failed(unbuilt, unlinkable, 0.0)
@@ -70,10 +87,15 @@ def build(
     started = time.monotonic()
     with _scratch() as folder:
         work = Path(folder)
-        (work / f"{op.name}.h").write_text(header, encoding="utf-8")
-        (work / f"{op.name}.cu").write_text(candidate.source, encoding="utf-8")
-        include = ["-I", str(resources.include_dir()), "-I", ".", "-include", f"{op.name}.h"]
-        output = ["-o", "kernel.so", f"{op.name}.cu"]
+        name, include = entry.function, []
+        if entry.before:
+            (work / f"{name}.h").write_text(entry.before, encoding="utf-8")
+            include = ["-I", str(resources.include_dir()), "-I", ".", "-include", f"{name}.h"]
+        (work / f"{name}.cu").write_text(candidate.source + entry.after, encoding="utf-8")
+        output = ["-o", "kernel.so", f"{name}.cu"]
+        if ledger:
+            (work / "ledger.cu").write_text(ledger, encoding="utf-8")
+            output.append("ledger.cu")
         argv = [*_FLAGS, "-gencode", gencode(arch), *include, *linking, *output]
         code, log = _run_nvcc(toolchain, argv, work, time_limit_s)
         seconds = time.monotonic() - started
@@ -81,7 +103,7 @@ def build(
             late = f"The compiler did not finish within {time_limit_s:g} s and was stopped."
             return _failed(unbuilt, Failure(Fault.TIMEOUT, late, compiler_output.clean_log(log)), seconds)
         if code or not (work / "kernel.so").is_file():
-            return _failed(unbuilt, compiler_output.classify_failure(log, op.name, operators.prototype(op)), seconds)
+            return _failed(unbuilt, compiler_output.classify_failure(log, name, entry.prototype), seconds)
         facts = {
             "seconds": seconds,
             "log": compiler_output.clean_log(log)[-_LOG_CHARACTERS:],

@@ -46,6 +46,10 @@ def classify_failure(log: str, operator: str, prototype: str) -> Failure:
             if found := pattern.match(line):
                 text = found["text"].strip().rstrip(".")
                 where = f"{found['file'].rpartition('/')[2]} line {found['line']}"
+                if "static assertion" in text and f"msbench: {operator} " in text:
+                    return Failure(
+                        Fault.SIGNATURE, f"{operator} takes other parameters than it should. {expected}.", log
+                    )
                 if _contradicts(text, operator):
                     return Failure(Fault.SIGNATURE, f"{where}: {text}. {expected}", log)
                 return Failure(Fault.COMPILE, f"{where}: {text}.", log)

@@ -137,6 +137,24 @@ class MeasuredProcess:
         """Time so many empty kernels in a row in the same way."""
         return _batch(self._call("floor", LAUNCH_LIMIT_S, repetitions=repetitions, launches=launches))
 
+    def whole(
+        self,
+        first_set: int,
+        repetitions: int,
+        *,
+        cold: bool = True,
+        nothing: bool = False,
+        limit_s: float = LAUNCH_LIMIT_S,
+    ) -> Batch:
+        """Time whole calls of the prepared job (of an empty kernel, for ``nothing``), from an idle device to an idle one."""
+        asked = {"first_set": first_set, "repetitions": repetitions, "cold": cold, "nothing": nothing}
+        ns = tuple(self._call("whole", limit_s, **asked)["ns"])
+        return Batch(ns, ns)
+
+    def live_bytes(self) -> int:
+        """See ``protocols.CountsMemory``."""
+        return int(self._call("live_bytes", LAUNCH_LIMIT_S)["bytes"])
+
     def capture(self, copies: int, *, nothing: bool = False) -> int:
         """Capture calls (of an empty kernel, for ``nothing``) in a graph; how many device operations it has."""
         return int(self._call("capture", LAUNCH_LIMIT_S, copies=copies, nothing=nothing)["nodes"])

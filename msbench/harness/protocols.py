@@ -36,7 +36,8 @@ class Plan:
     ``cases`` are checked and measured. ``heldout`` further cases, drawn from ``seed``, are only checked (``full``).
     ``time_budget_s`` and ``half_width`` are the measurement's two ways to stop, for each case: the time that a group of
     candidates may take, and the relative half-width of the 95 % interval that is narrow enough. Cases are measured
-    ``sittings`` times, each time with new processes, but for long ones (``sittings.several``).
+    ``sittings`` times, each time with new processes, but for long ones (``sittings.several``). ``whole_calls``: a time is
+    that of a call from an idle device to an idle device, on the host's clock, whatever the call does in between.
     ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
     ``profile_fastest``: of the versions only the one that is fastest on that case.
     """
@@ -52,6 +53,7 @@ class Plan:
     time_budget_s: float = 5.0
     half_width: float = 0.01
     sittings: int = 4
+    whole_calls: bool = False
 
 
 class Progress(Protocol):
@@ -81,6 +83,14 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """End the process; harmless when repeated."""
+
+
+@runtime_checkable
+class CountsMemory(Protocol):
+    """A runner of a candidate whose ``Entry`` counts what the candidate allocates."""
+
+    def live_bytes(self) -> int:
+        """Bytes that it has allocated and not freed. Raises what ``Runner.launch`` raises."""
 
 
 class Executor(Protocol):

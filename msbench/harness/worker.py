@@ -83,6 +83,8 @@ class Worker:
             "replay",
             "busy",
             "floor",
+            "whole",
+            "live_bytes",
             "unmap",
             "alive",
         )
@@ -126,6 +128,33 @@ class Worker:
     def floor(self, repetitions: int, launches: int) -> dict[str, Any]:
         """Time so many empty kernels in a row the same way."""
         return self._cold(self._nothing(launches), 0, repetitions, True)
+
+    def whole(self, first_set: int, repetitions: int, cold: bool, nothing: bool = False) -> dict[str, Any]:
+        """Time whole calls (of an empty kernel, for ``nothing``), in nanoseconds on the host's clock."""
+        call = self._nothing(1) if nothing else self._call
+        # An entry of its own may set apart what belongs to the call from what the caller does around it.
+        names = () if nothing else ("msbench_call", "msbench_prepare", "msbench_finish")
+        found = [getattr(self._candidate, name, None) for name in names] or [None] * 3
+        launch, before, after = (ctypes.cast(one, ctypes.c_void_p) if one else None for one in found)
+        ns, stage = (ctypes.c_double * repetitions)(), ctypes.c_int()
+        code = self._runner.runner_whole(
+            ctypes.byref(call),
+            launch or ctypes.c_void_p(call.launch),
+            before,
+            after,
+            first_set,
+            repetitions,
+            int(cold),
+            ns,
+            ctypes.byref(stage),
+        )
+        self._done(code, stage)
+        return {"ns": list(ns)}
+
+    def live_bytes(self) -> dict[str, Any]:
+        """What the candidate has allocated and not freed."""
+        self._candidate.msbench_live_bytes.restype = ctypes.c_int64
+        return {"bytes": self._candidate.msbench_live_bytes()}
 
     def capture(self, copies: int, nothing: bool = False) -> dict[str, Any]:
         """Capture calls (of an empty kernel, for ``nothing``) into the graph that ``replay`` plays."""

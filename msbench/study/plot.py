@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-_WIDTH, _HEIGHT = 960, 380
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 34, 66
+_WIDTH, _HEIGHT = 960, 450
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 34, 148
 _TICKS = 6
 
 

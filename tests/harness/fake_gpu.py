@@ -86,16 +86,21 @@ class FakeGpu:
         return Arena(layout, np.asarray(buffer), np, handle=str(path).encode().ljust(64, b"\0").hex())
 
     @contextmanager
-    def runner_of(self, op: Operator = OPERATOR, label: str = "") -> Iterator[GpuRunner]:
-        """The fake candidate in a worker of its own."""
+    def runner_of(
+        self, op: Operator = OPERATOR, label: str = "", built: tuple[Candidate, Path] | None = None
+    ) -> Iterator[GpuRunner]:
+        """The fake candidate, or one that was built, in a worker of its own."""
 
         def healthy() -> None:
             self.health_checks += 1
 
         environment = gpu_runner.worker_environment("GPU-fake") | {"LD_PRELOAD": str(self.runtime)}
         with mock.patch.object(gpu_runner, "worker_environment", return_value=environment):
-            candidate = Candidate(op.name, Precision.FP32, f"// {label}", label=label)
-            runner = GpuRunner(op, candidate, self.runner, self.candidate, "GPU-fake", lambda: None, healthy)
+            candidate, binary = built or (
+                Candidate(op.name, Precision.FP32, f"// {label}", label=label),
+                self.candidate,
+            )
+            runner = GpuRunner(op, candidate, self.runner, binary, "GPU-fake", lambda: None, healthy)
         try:
             yield runner
         finally:

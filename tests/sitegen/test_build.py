@@ -89,7 +89,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_there_is_a_page_for_everything(built: Path, site: Site) -> None:
-    assert (built / "index.html").is_file() and (built / "method.html").is_file()
+    assert (built / "index.html").is_file() and (built / "method.html").is_file() and (built / "how.html").is_file()
     assert len(list((built / "op").glob("*.html"))) == len(site.operators)
     assert len(list((built / "version").glob("*.html"))) == len(site.versions)
     assert len(list((built / "run").glob("*.html"))) == len(site.runs)
@@ -146,7 +146,7 @@ def test_times_of_a_cpu_are_never_shown(built: Path) -> None:
 def test_an_empty_database_has_a_site(tmp_path: Path) -> None:
     with Store(":memory:") as nothing:
         summary = build(nothing, tmp_path / "site")
-    assert summary.pages == 2
+    assert summary.pages == 3
     assert "no tasks yet" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     for page in summary.out.glob("*.html"):
         read(page)
