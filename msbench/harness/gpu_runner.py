@@ -11,8 +11,9 @@ from typing import Any
 
 from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerError, WorkerTimeout
 from msbench.harness.arena import Arena
-from msbench.harness.process import WorkerProcess
-from msbench.model import Candidate
+from msbench.harness.confine import Rules
+from msbench.harness.process import WorkerProcess, memory_limit
+from msbench.model import Candidate, Origin
 from msbench.spec import Case, Operator
 
 START_LIMIT_S = 120.0
@@ -26,6 +27,9 @@ HOLD_S = 0.5
 
 FLUSH_FACTOR = 2.0
 """How many times the L2 cache's size is read over between cold repetitions."""
+
+CONFINED = True
+"""Whether a version on a GPU is held to ``confine.Rules``; False for a driver that needs what they forbid."""
 
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_CACHE_PATH")
 
@@ -98,11 +102,17 @@ class MeasuredProcess:
         gpu_uuid: str,
         before_call: Callable[[], None],
         require_health: Callable[[], None],
+        rules: Rules | None = None,
     ) -> None:
         self._before_call = before_call
         self._require_health = require_health
         argv = [sys.executable, "-m", "msbench.harness.worker"]
-        self._process = WorkerProcess(argv, env=worker_environment(gpu_uuid), log=None)
+        self._process = WorkerProcess(
+            argv,
+            env=worker_environment(gpu_uuid),
+            memory_bytes=memory_limit(),
+            rules=rules if CONFINED else None,
+        )
         try:
             self._call(
                 "open",
@@ -198,7 +208,8 @@ class GpuRunner(MeasuredProcess):
     ) -> None:
         self.op = op
         self.candidate = candidate
-        super().__init__(runner, binary, gpu_uuid, before_call, require_health)
+        rules = Rules.LIBRARY if candidate.origin is Origin.LIBRARY else Rules.GPU
+        super().__init__(runner, binary, gpu_uuid, before_call, require_health, rules)
 
     def launch(self, arena: Arena, case: Case) -> None:
         """See ``protocols.Runner``."""

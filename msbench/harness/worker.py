@@ -97,6 +97,7 @@ class Worker:
         self._done(self._runner.runner_open(ctypes.c_double(flush_factor), ctypes.c_double(hold_seconds)))
         if binary is None:
             return
+        wire.confine()
         try:
             self._candidate = ctypes.CDLL(binary)
         except OSError as error:

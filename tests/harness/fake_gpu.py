@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import tempfile
 import uuid
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -72,7 +75,9 @@ class FakeGpu:
     """Files as device memory, and runners whose runtime is the fake one."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        # Where a version may open files for writing, as CUDA's driver does there.
+        self.shared = Path(tempfile.mkdtemp(dir="/dev/shm", prefix="cuda-fake-"))
+        weakref.finalize(self, shutil.rmtree, self.shared)
         self.runner = build.native("runner", tools(), "sm_90a")
         self.runtime = compiled("fake_cudart", folder)
         self.candidate = compiled("fake_candidate", folder)
@@ -80,7 +85,7 @@ class FakeGpu:
 
     def arena(self, layout: Layout) -> Arena:
         """Memory that runners reach."""
-        path = self.folder / uuid.uuid4().hex[:12]
+        path = self.shared / uuid.uuid4().hex[:12]
         path.write_bytes(bytes(layout.nbytes))
         buffer = np.memmap(path, dtype=np.uint8, mode="r+")
         return Arena(layout, np.asarray(buffer), np, handle=str(path).encode().ljust(64, b"\0").hex())
