@@ -16,13 +16,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from msbench import emulator, operators, resources
+from msbench import emulator, limits, operators, resources
 from msbench.errors import BuildError, LaunchFailed, UnsupportedError, WorkerCrashed, WorkerError, WorkerTimeout
 from msbench.executors._cpu_faults import Region, describe_failure, describe_report
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.compiler_output import classify_failure
 from msbench.harness.confine import Rules
-from msbench.harness.process import WorkerProcess, memory_limit
+from msbench.harness.process import WorkerProcess
 from msbench.harness.protocols import Plan, Runner
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Failure, Fault, Measurement, Profile, digest
 from msbench.spec import Case, Operator, Precision
@@ -126,8 +126,8 @@ class CpuExecutor:
         except UnsupportedError as error:
             return self._failed(candidate, Failure(Fault.UNSUPPORTED, str(error)))
         except BuildError as error:
-            if not error.log:
-                return self._failed(candidate, Failure(Fault.TIMEOUT, str(error)))
+            if error.kind:
+                return self._failed(candidate, Failure(Fault(error.kind), str(error), error.log))
             return self._failed(candidate, classify_failure(error.log, op.name, operators.prototype(op)))
         return BuildResult(
             id=built.id,
@@ -242,7 +242,7 @@ class CpuRunner:
         self._process = WorkerProcess(
             [sys.executable, "-m", "msbench.executors._cpu_worker"],
             env=environment,
-            memory_bytes=memory_limit(),
+            memory_bytes=limits.memory(),
             rules=Rules.PROCESSOR,
         )
         try:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msbench import limits
 from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerError, WorkerTimeout
 from msbench.harness.arena import Arena
 from msbench.harness.confine import Rules
-from msbench.harness.process import WorkerProcess, memory_limit
+from msbench.harness.process import WorkerProcess
 from msbench.model import Candidate, Origin
 from msbench.spec import Case, Operator
 
@@ -110,7 +111,7 @@ class MeasuredProcess:
         self._process = WorkerProcess(
             argv,
             env=worker_environment(gpu_uuid),
-            memory_bytes=memory_limit(),
+            memory_bytes=limits.memory(),
             rules=rules if CONFINED else None,
         )
         try:

@@ -303,13 +303,3 @@ def _own_memory(pid: int) -> int:
         return 0
     found = re.search(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
-
-
-@cache
-def memory_limit() -> int:
-    """How much a worker may fill: half of what this machine, or this container, has."""
-    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):
-            sizes.append(int(Path(file).read_text(encoding="ascii")))
-    return min(sizes) // 2
