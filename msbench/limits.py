@@ -25,6 +25,7 @@ _LOG_BYTES = 4 * 2**20  # of what a compiler says, read back
 
 _OF_THE_SOURCE = re.compile(r"\s|\S+[(:]\d+[):]")  # a line of it, or a message that begins with a place in it
 _NO_MEMORY = re.compile(r"bad_alloc|[Oo]ut of memory|[Mm]emory exhausted|Cannot allocate memory|Killed|signal 9\b")
+_NO_MEMORY_AT = re.compile(r"catastrophic error: out of memory")  # nvcc's front end, with a place in the source
 _LARGE_FILE = re.compile(r"File size limit exceeded|File too large|signal 25\b")
 
 
@@ -89,7 +90,7 @@ def compile_within(
     if _LARGE_FILE.search(own):
         limit = f"The compiler wrote a file of more than {FILE_BYTES >> 20} MiB and was stopped."
         return Ended(code, said, limit, "compile")
-    if _NO_MEMORY.search(own):
+    if _NO_MEMORY.search(own) or (code and _NO_MEMORY_AT.search(said)):
         limit = f"The compiler needed more than {nbytes / 2**30:.3g} GiB of memory and was stopped."
         return Ended(code, said, limit, "out_of_memory")
     return Ended(code, said)

@@ -28,6 +28,9 @@ from msbench.harness import wire
 from msbench.harness.confine import Rules
 from msbench.harness.guard import Guard
 
+Watch = Callable[[int], str | None]
+"""Given a worker's process id, why it has to be killed, as in ``"took 9 GiB of …,"``; None where it has not."""
+
 TAIL_BYTES = 8_000
 """How much of the end of a worker's output is kept for the message."""
 
@@ -65,7 +68,7 @@ class WorkerProcess:
         memory_bytes: int | None = None,
         cpu_seconds: int | None = None,
         rules: Rules | None = None,
-        watch: Callable[[int], str | None] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._log: IO[bytes] = tempfile.TemporaryFile() if log is None else log.open("w+b")  # noqa: SIM115
         self._ended = ""

@@ -94,7 +94,14 @@ class Worker:
         for name in ("runner_error_name", "runner_error_text"):
             getattr(self._runner, name).restype = ctypes.c_char_p
         self._runner.runner_nothing.restype = ctypes.c_void_p
-        self._done(self._runner.runner_open(ctypes.c_double(flush_factor), ctypes.c_double(hold_seconds)))
+        try:
+            self._done(self._runner.runner_open(ctypes.c_double(flush_factor), ctypes.c_double(hold_seconds)))
+        except CallFailed as error:  # there is no candidate yet that it could be laid to
+            if error.kind != "out_of_memory":
+                raise CallFailed(
+                    "device", f"the GPU can't be used by a new process: {error}; see nvidia-smi"
+                ) from error
+            raise
         if binary is None:
             return
         wire.confine()

@@ -21,14 +21,14 @@ from msbench.errors import ToolchainError
 from msbench.harness import build, gpu_runner, toolchain
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.gpu_runner import GpuRunner
-from msbench.model import Candidate
+from msbench.model import Candidate, Origin
 from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
 
 _NATIVE = Path(__file__).with_name("native")
 
 MODES = (
     "right", "returns", "unreported", "sticky", "synchronizes", "escapes", "overruns", "crashes", "hangs",
-    "huge_workspace",
+    "huge_workspace", "forks", "connects", "writes", "local",
 )  # fmt: skip
 
 
@@ -81,7 +81,7 @@ class FakeGpu:
         self.runner = build.native("runner", tools(), "sm_90a")
         self.runtime = compiled("fake_cudart", folder)
         self.candidate = compiled("fake_candidate", folder)
-        self.health_checks = 0
+        self.health_checks: list[bool] = []
 
     def arena(self, layout: Layout) -> Arena:
         """Memory that runners reach."""
@@ -91,15 +91,15 @@ class FakeGpu:
         return Arena(layout, np.asarray(buffer), np, handle=str(path).encode().ljust(64, b"\0").hex())
 
     @contextmanager
-    def runner_of(self, op: Operator = OPERATOR, label: str = "") -> Iterator[GpuRunner]:
+    def runner_of(self, op: Operator = OPERATOR, label: str = "", origin: Origin = Origin.AGENT) -> Iterator[GpuRunner]:
         """The fake candidate in a worker of its own."""
 
-        def healthy() -> None:
-            self.health_checks += 1
+        def healthy(process_lost: bool) -> None:
+            self.health_checks.append(process_lost)
 
         environment = gpu_runner.worker_environment("GPU-fake") | {"LD_PRELOAD": str(self.runtime)}
         with mock.patch.object(gpu_runner, "worker_environment", return_value=environment):
-            candidate = Candidate(op.name, Precision.FP32, f"// {label}", label=label)
+            candidate = Candidate(op.name, Precision.FP32, f"// {label}", origin, label=label)
             runner = GpuRunner(op, candidate, self.runner, self.candidate, "GPU-fake", lambda: None, healthy)
         try:
             yield runner
