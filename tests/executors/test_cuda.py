@@ -195,12 +195,19 @@ def test_a_version_that_fills_the_device_is_ended_and_named(
     executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By what NVML says of the device while it hangs; nobody else is at fault."""
-    free = iter([100 << 30, 100 << 30, 50 << 20])
-    monkeypatch.setattr(executor._memory_watch, "memory", lambda: (next(free, 50 << 20), 141 << 30))
+    free = [100 << 30]
+    monkeypatch.setattr(executor._memory_watch, "memory", lambda: (free[0], 141 << 30))
+    begin = executor._memory_watch.begin
+
+    def launched() -> None:
+        begin()
+        if executor._runners:  # the process is there: the next call is the launch
+            free[0] = 50 << 20
+
+    monkeypatch.setattr(executor._memory_watch, "begin", launched)
     (bad,) = run(executor, plan(**mode("hangs")))
     assert (bad.status, bad.failure.fault) == (Status.CHECK_FAILED, Fault.OUT_OF_MEMORY)
     assert "took 100 GiB of the GPU's memory, of which 0.049 GiB were left, and was killed" in bad.failure.message
-    monkeypatch.undo()
 
 
 def test_memory_is_used_again_from_case_to_case(executor: CudaExecutor) -> None:
