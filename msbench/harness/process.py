@@ -27,6 +27,7 @@ from msbench.errors import WorkerCrashed, WorkerError, WorkerTimeout
 from msbench.harness import wire
 from msbench.harness.confine import Rules
 from msbench.harness.guard import Guard
+from msbench.harness.spans import span
 
 Watch = Callable[[int], str | None]
 """Given a worker's process id, why it has to be killed, as in ``"took 9 GiB of …,"``; None where it has not."""
@@ -101,7 +102,8 @@ class WorkerProcess:
                 start_new_session=True,
                 pass_fds=(child_requests, child_replies, child_channel.fileno()),
             )
-            self._process: subprocess.Popen[bytes] = start.result()
+            with span("worker: start"):
+                self._process: subprocess.Popen[bytes] = start.result()
         except OSError as error:
             os.close(self._requests)
             os.close(self._replies)
@@ -140,9 +142,10 @@ class WorkerProcess:
         message = {"id": self._calls, "command": command, "payload": payload}
         deadline = time.monotonic() + timeout_s
         try:
-            if file is not None:
-                socket.send_fds(self._channel, [b"f"], [file])
-            line = self._exchange(json.dumps(message).encode() + b"\n", deadline)
+            with span(f"worker: {command}"):
+                if file is not None:
+                    socket.send_fds(self._channel, [b"f"], [file])
+                line = self._exchange(json.dumps(message).encode() + b"\n", deadline)
         except _Killed as killed:
             self._end(f"it {killed} and was killed.", kill=True)
             raise WorkerCrashed(f"The kernel's code {killed} and was killed.", killed.kind, self.tail()) from None
@@ -178,7 +181,8 @@ class WorkerProcess:
         """End the worker, by asking and then by force, within two seconds; harmless when repeated."""
         if not self._log.closed:
             if not self._ended:
-                self._end("it was closed.")
+                with span("worker: end"):
+                    self._end("it was closed.")
             self._log.close()
 
     def __enter__(self) -> Self:
