@@ -53,14 +53,17 @@ def memory() -> int:
 
 
 def compile_within(
-    argv: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float = COMPILE_S
+    argv: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float | None = None
 ) -> Ended:
     """Run a compiler in ``folder``, in a process group that is killed as one; its temporary files go there too.
+
+    ``seconds``: how long it may take (None: ``COMPILE_S``).
 
     Raises:
         OSError: it can't be started.
     """
     # The shell sets the limits: ``preexec_fn`` is unsafe in a process with threads, and builds run in threads.
+    seconds = COMPILE_S if seconds is None else seconds
     nbytes = min(COMPILE_BYTES, memory())
     limits = f"ulimit -c 0; ulimit -t {int(seconds) + 1}; ulimit -v {nbytes >> 10}; ulimit -f {FILE_BYTES >> 9}"
     with (folder / "log").open("wb") as log:
@@ -87,7 +90,7 @@ def compile_within(
         return Ended(None, said, f"The compiler did not finish within {seconds:g} s and was stopped.", "timeout")
     # What a compiler says of itself; a kernel's own #error may say anything.
     own = "\n".join(line for line in said.splitlines() if not _OF_THE_SOURCE.match(line)) if code else ""
-    if _LARGE_FILE.search(own):
+    if code == -signal.SIGXFSZ or _LARGE_FILE.search(own):
         limit = f"The compiler wrote a file of more than {FILE_BYTES >> 20} MiB and was stopped."
         return Ended(code, said, limit, "compile")
     if _NO_MEMORY.search(own) or (code and _NO_MEMORY_AT.search(said)):

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from msbench import limits
 from msbench.emulator import host_compiler
 from msbench.emulator.host_compiler import INCLUDE_DIR, HostCompiler, scratch
 from msbench.emulator.rewrite import rewrite
@@ -41,7 +40,7 @@ def build(
     include_dirs: Sequence[Path] = (),
     preinclude: str = "",
     sanitize: bool = False,
-    time_limit_s: float = limits.COMPILE_S,
+    time_limit_s: float | None = None,
     compiler: HostCompiler | None = None,
 ) -> Built:
     """Compile one file. ``name`` is what messages call it; ``preinclude`` is a header's text, read before its first line.

@@ -74,7 +74,7 @@ class HostCompiler:
             )
         return str(path.resolve())
 
-    def run(self, arguments: list[str], folder: Path, seconds: float) -> limits.Ended:
+    def run(self, arguments: list[str], folder: Path, seconds: float | None) -> limits.Ended:
         """Run it in ``folder``, within the limits of a compilation."""
         environment = {**os.environ, "LC_ALL": "C", "GCC_COLORS": ""}
         try:

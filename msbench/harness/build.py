@@ -33,7 +33,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def build(
-    op: Operator, candidate: Candidate, toolchain: Toolchain, arch: str, *, time_limit_s: float = limits.COMPILE_S
+    op: Operator, candidate: Candidate, toolchain: Toolchain, arch: str, *, time_limit_s: float | None = None
 ) -> BuildResult:
     """Compile one candidate for one architecture (``"sm_90a"``). A bad kernel is a ``BuildResult.failure``.
 
@@ -101,7 +101,7 @@ def native(name: str, toolchain: Toolchain, arch: str) -> Path:
             work = Path(folder)
             (work / f"{name}.cu").write_text(source, encoding="utf-8")
             argv = [*_FLAGS, "-gencode", gencode(arch), *linking, "-o", "kernel.so", f"{name}.cu"]
-            ended = _run_nvcc(toolchain, argv, work, limits.COMPILE_S)
+            ended = _run_nvcc(toolchain, argv, work)
             if ended.code != 0:
                 tail = ended.limit or compiler_output.clean_log(ended.said)[-2000:]
                 raise ToolchainError(f"{toolchain.nvcc} can't compile msbench's own {name}.cu for {arch}:\n{tail}")
@@ -128,7 +128,7 @@ def _shared_headers() -> str:
     return digest(*(part for p in files for part in (str(p.relative_to(folder)), p.read_bytes())))
 
 
-def _run_nvcc(toolchain: Toolchain, argv: list[str], work: Path, time_limit_s: float) -> limits.Ended:
+def _run_nvcc(toolchain: Toolchain, argv: list[str], work: Path, time_limit_s: float | None = None) -> limits.Ended:
     command = [str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), *argv]
     try:
         return limits.compile_within(command, work, toolchain.environment(), time_limit_s)

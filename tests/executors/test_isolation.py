@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -177,8 +176,3 @@ def test_bad_and_good_ones_in_one_group(executor: CpuExecutor) -> None:
             assert result.status is Status.CHECK_FAILED
             assert result.failure is not None
             assert result.failure.fault is MISDEEDS[candidate.label][1]
-
-
-def test_a_limit_on_memory_is_half_of_what_there_is() -> None:
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert 2**28 < limits.memory() <= there // 2
