@@ -13,13 +13,13 @@ from functools import cache
 from pathlib import Path
 
 COMPILE_S = 120.0
-"""A compilation may take this long. All of CUB's radix sort takes 6 s on a slow machine."""
+"""A compilation may take this long."""
 
 COMPILE_BYTES = 8 * 2**30
-"""Address space of each compiler process, where the machine has twice that. Thrust's headers take 0.6 GiB."""
+"""Address space of each compiler process, where the machine has twice that."""
 
 FILE_BYTES = 256 * 2**20
-"""Size of any file that is written by a compiler or a worker. Binaries with CUB in them have half a MiB."""
+"""Size of any file that is written by a compiler or a worker."""
 
 _LOG_BYTES = 4 * 2**20  # of what a compiler says, read back
 

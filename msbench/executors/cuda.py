@@ -19,10 +19,11 @@ from msbench import resources
 from msbench.errors import DeviceError, StoreError, ToolchainError, WorkerError
 from msbench.harness import build as building
 from msbench.harness import ceilings as device_ceilings
-from msbench.harness import gpus, ncu, telemetry, timing, toolchain
+from msbench.harness import gpu_runner, gpus, ncu, telemetry, timing, toolchain
 from msbench.harness import profile as profiling
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.check import POISONS
+from msbench.harness.confine import Rules
 from msbench.harness.gpu_memory import MemoryWatch
 from msbench.harness.gpu_runner import RECOVERY_S, GpuRunner, Job, MeasuredProcess, worker_environment
 from msbench.harness.inputs import generate
@@ -333,6 +334,7 @@ class CudaExecutor:
             self.xp.get_default_memory_pool().free_all_blocks()
             job |= {"runner": str(self._runner_binary), "binary": build.binary}
             job |= {"data": str(work / "memory"), "nbytes": layout.nbytes}
+            job |= {"rules": Rules.LIBRARY if gpu_runner.CONFINED_PROFILES else None}
             (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
             return ncu.collect(
                 self.toolchain.ncu,

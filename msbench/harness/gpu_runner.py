@@ -36,6 +36,9 @@ FLUSH_FACTOR = 2.0
 CONFINED = True
 """Whether a version on a GPU is held to ``confine.Rules``; False for a driver that needs what they forbid."""
 
+CONFINED_PROFILES = True
+"""The same for the process that a profiler watches, which is held to the rules for libraries."""
+
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_CACHE_PATH")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import sys
 import uuid
 from collections.abc import Iterator
@@ -243,6 +244,9 @@ def test_counters_come_from_a_process_of_their_own(
     crashing = executor.profile(OPERATOR, Precision.FP32, scale(**mode("returns")), built, candidate(), None)
     assert crashing.source == "static"
     assert "the launcher returned cudaErrorFake" in crashing.tool
+    forking = executor.profile(OPERATOR, Precision.FP32, scale(**mode("forks")), built, candidate(), None)
+    assert forking.source == "static"
+    assert f"code {-signal.SIGSYS}" in forking.tool or f"code {256 - signal.SIGSYS}" in forking.tool
 
 
 def test_ceilings_come_from_the_store(executor: CudaExecutor) -> None:
