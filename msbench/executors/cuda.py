@@ -32,7 +32,7 @@ from msbench.harness.protocols import Plan, Runner
 from msbench.harness.shared_memory import Block, SharedMemory
 from msbench.harness.spans import span
 from msbench.harness.verify import verify_timed
-from msbench.model import BuildResult, Candidate, Ceilings, Device, Measurement, Profile, digest
+from msbench.model import BuildResult, Candidate, Ceilings, Device, Fault, Measurement, Profile, digest
 from msbench.spec import Case, Operator, Precision
 from msbench.statistics import median
 
@@ -40,6 +40,7 @@ _INPUT_SETS = 2
 _SETS_LIMIT = 24 * 2**30  # bytes of all input sets together
 _POISON_LIMIT = 64 * 2**20  # outputs up to this size are overwritten before every timed repetition
 _PROFILE_LIMIT_S = 240.0
+_TRIES = 5  # each takes gpu_runner.RECOVERY_S and more
 
 
 class CeilingsStore(Protocol):
@@ -207,11 +208,21 @@ class CudaExecutor:
             raise DeviceError(f"{self.gpu.name} computes wrong results. Stop using it.")
 
     def _start_and_launch(self) -> None:
-        process = MeasuredProcess(self._runner_binary, None, self.gpu.uuid, lambda: None, lambda process_lost: None)
-        try:
-            process.floor(1)
-        finally:
-            process.close()
+        """In a new process. One that was killed may hold its memory for some seconds more, so that is waited for."""
+        for left in reversed(range(_TRIES)):
+            try:
+                process = MeasuredProcess(
+                    self._runner_binary, None, self.gpu.uuid, lambda: None, lambda process_lost: None
+                )
+            except WorkerError as error:
+                if not left or error.kind != Fault.OUT_OF_MEMORY:
+                    raise
+                continue
+            try:
+                process.floor(1)
+            finally:
+                process.close()
+            return
 
     # ------------------------------------------------------------------ memory
 

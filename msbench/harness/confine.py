@@ -18,13 +18,12 @@ import platform
 import signal
 import socket
 import struct
-import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 # (x86-64, aarch64) numbers of system calls; None where an architecture has not got one.
 Numbers = tuple[int | None, int | None]
@@ -93,8 +92,7 @@ class Rules(StrEnum):
         return {Rules.PROCESSOR: ("/dev/null",), Rules.GPU: GPU_FILES, Rules.LIBRARY: None}[self]
 
 
-@dataclass(frozen=True)
-class Confined:
+class Confined(NamedTuple):
     """What took effect: ``listener`` is where stopped system calls are told (None: they end the process)."""
 
     filtered: bool
@@ -132,6 +130,8 @@ def confine(rules: Rules, *, told: bool = True) -> Confined:
 @cache
 def missing() -> str:
     """What this kernel has not got of all this, tried in a process of its own; "" for nothing."""
+    import subprocess  # which a worker has no use for
+
     try:
         asked = subprocess.run(
             [sys.executable, "-m", __name__],
