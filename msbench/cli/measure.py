@@ -114,6 +114,9 @@ def bench(
     cases: Cases = "all",
     executor: Exec = "auto",
     profile: Annotated[bool, typer.Option("--profile", help="Profile the largest case of every version.")] = False,
+    profile_fastest: Annotated[
+        bool, typer.Option("--profile-fastest", help="Profile it of each task's fastest version only.")
+    ] = False,
     budget: Annotated[float, typer.Option("--budget", help="Seconds of measuring a case may take.")] = 0.5,
     sittings: Sittings = 1,
     quick: Annotated[
@@ -155,7 +158,8 @@ def bench(
                 Plan(
                     cases=operators.select_cases(task.operator, cases, seed),
                     checks=Checks.QUICK if quick else Checks.FULL,
-                    profile=profile,
+                    profile=profile or profile_fastest,
+                    profile_fastest=profile_fastest,
                     seed=seed,
                     time_budget_s=budget,
                     sittings=sittings,

@@ -406,7 +406,11 @@ class Group:
         nbytes = {case: self.op.nbytes(self.precision.itemsize, **dict(case.dims)) for case in self.plan.cases}
         cases = self.plan.profile_cases or tuple(sorted(nbytes, key=lambda case: nbytes[case])[-1:])
         todo = [
-            (entry, case) for entry in self._entries if entry.alive for case in cases if case.dims not in entry.refused
+            (entry, case)
+            for case in cases
+            for entry in self._worth_profiling(
+                [e for e in self._entries if e.alive and case.dims not in e.refused], case
+            )
         ]
         for done, (entry, case) in enumerate(todo, 1):
             assert entry.build is not None
@@ -419,6 +423,17 @@ class Group:
                 if profile.failure:
                     entry.fail(Stage.PROFILE, profile.failure)
             self.progress.advanced(done, len(todo), f"{entry.name} at {case.id}")
+
+    def _worth_profiling(self, entries: Sequence[_Entry], case: Case) -> Sequence[_Entry]:
+        if not self.plan.profile_fastest:
+            return entries
+        times = {
+            number: median([sample for samples in measurement.samples_ns for sample in samples])
+            for number, entry in enumerate(entries)
+            for measurement in entry.measurements
+            if measurement.case == case and any(measurement.samples_ns)
+        }
+        return [entries[min(times, key=lambda number: times[number])]] if times else []
 
     def _recall(self, memory: Remembers) -> None:
         """Add what was measured earlier to what was checked now, saying that it was earlier."""

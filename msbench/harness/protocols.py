@@ -38,6 +38,7 @@ class Plan:
     candidates may take, and the relative half-width of the 95 % interval that is narrow enough. Cases of a few
     microseconds are measured ``sittings`` times, each time with new processes.
     ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
+    ``profile_fastest``: of the versions only the one that is fastest on that case.
     """
 
     cases: tuple[Case, ...]
@@ -46,6 +47,7 @@ class Plan:
     measure: bool = True
     profile: bool = False
     profile_cases: tuple[Case, ...] = ()
+    profile_fastest: bool = False
     seed: int = 0
     time_budget_s: float = 5.0
     half_width: float = 0.01

@@ -143,6 +143,14 @@ def test_chosen_cases_are_profiled() -> None:
     assert executor.profiled == [("right", "N=64")]
 
 
+def test_the_fastest_version_alone_is_profiled() -> None:
+    executor = FakeExecutor(time_ns={"right": 3e5, "also_right": 2e5})
+    plan = replace(QUICK, profile=True, profile_fastest=True)
+    slower, fastest = run(executor, candidate(right), candidate(also_right), plan=plan)
+    assert executor.profiled == [("also_right", "N=2048")]
+    assert (len(slower.profiles), len(fastest.profiles)) == (0, 1)
+
+
 def test_impossible_times_are_no_score() -> None:
     large = replace(OPERATOR, nbytes=lambda itemsize, N: 10**9 if N == 64 else 1)
     executor = FakeExecutor(limits=CEILINGS, time_ns={"right": 2e4, "also_right": 3e5})
