@@ -71,8 +71,13 @@ WRITING: dict[str, Numbers] = {
 _UNKNOWN: dict[str, Numbers] = {"clone3": (435, 435), "openat2": (437, 437)}
 """They hide their flags from a filter, so they are answered as by a kernel that has not got them; libc then uses older ones."""
 
-GPU_FILES = ("/dev/nvidia*", "/dev/null", "/dev/zero", "/dev/shm/cuda*", "/proc/self/*")
+GPU_FILES = (
+    *("/dev/nvidia*", "/dev/null", "/dev/zero", "/dev/shm/cuda*"),
+    *("/proc/self/comm", "/proc/self/task/*/comm"),  # threads are given names
+)
 """What CUDA's driver may open for writing at any time."""
+
+_LATE = ("/dev/shm", "/proc/self")  # folders of files that come later
 
 
 class Rules(StrEnum):
@@ -272,13 +277,12 @@ def _keep_files(writable: Iterable[str]) -> bool:
         os.close(ruleset)
 
 
-def _places(patterns: Iterable[str]) -> list[str]:
+def _places(patterns: Iterable[str]) -> set[str]:
     """What is there of the patterns; a folder for those whose files come later."""
-    found = []
+    found: set[str] = set()
     for pattern in patterns:
-        folder = str(Path(pattern).parent)
-        late = pattern.endswith("*") and folder in ("/dev/shm", "/proc/self")
-        found += [folder] if late and Path(folder).is_dir() else glob.glob(pattern)  # noqa: PTH207
+        late = [folder for folder in _LATE if pattern.startswith(f"{folder}/")]
+        found.update(filter(os.path.isdir, late) if late else glob.glob(pattern))  # noqa: PTH207
     return found
 
 
