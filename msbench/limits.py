@@ -66,9 +66,10 @@ def compile_within(
     seconds = COMPILE_S if seconds is None else seconds
     nbytes = min(COMPILE_BYTES, memory())
     limits = f"ulimit -c 0; ulimit -t {int(seconds) + 1}; ulimit -v {nbytes >> 10}; ulimit -f {FILE_BYTES >> 9}"
+    first = "{ echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null"  # to go where memory ends, and not the referee
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", f'{limits}; exec "$@"', "sh", *argv],
+            ["/bin/sh", "-c", f'{limits}; {first}; exec "$@"', "sh", *argv],
             cwd=folder,
             env={**environment, "TMPDIR": str(folder)},
             stdin=subprocess.DEVNULL,
