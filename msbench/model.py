@@ -246,6 +246,7 @@ class Measurement:
 
     ``samples_ns`` holds one tuple a round: its cold repetitions, in order; an empty one where the version took no part.
     Rounds of one group pair by index. They are ``sittings`` equal parts, each measured with processes of its own.
+    ``throttle`` says what disturbed the measurement (clocks held down or drifting, others on the GPU), "" if nothing did.
     """
 
     case: Case
@@ -311,11 +312,12 @@ class Evaluation:
 class Study(StrEnum):
     """What is tried on the evaluator itself, to know how far its figures can be trusted.
 
-    ``exploits``: kernels that cheat. ``same``: a kernel against itself. ``slowdown``: a kernel against itself slowed down
+    ``exploits``: kernels that cheat. ``mutants``: kernels that are wrong. ``same``: a kernel against itself. ``slowdown``: a kernel against itself slowed down
     by a known factor. ``faults``: msbench killed, or its disk or device failing. ``throughput``: how long a verdict takes.
     """
 
     EXPLOITS = "exploits"
+    MUTANTS = "mutants"
     SAME = "same"
     SLOWDOWN = "slowdown"
     FAULTS = "faults"

@@ -327,12 +327,12 @@ class Group:
         for done, case in enumerate(cases, 1):
             parts[case] = [self._measure_group(case)]
             self.progress.advanced(done, len(cases), case.id)
-        short = [case for case, (found,) in parts.items() if sittings.is_short(list(found.values()))]
-        for number in range(2, self.plan.sittings + 1 if short else 2):
+        again = [case for case, (found,) in parts.items() if sittings.sits_again(list(found.values()))]
+        for number in range(2, self.plan.sittings + 1 if again else 2):
             self._open([entry for entry in self._entries if entry.alive])
-            for case in short:
+            for case in again:
                 parts[case].append(self._measure_group(case))
-            self.progress.advanced(number, self.plan.sittings, f"{len(short)} short cases, in new processes")
+            self.progress.advanced(number, self.plan.sittings, f"{len(again)} cases, in new processes")
         for sat in parts.values():
             whole = [number for number in sat[0] if all(number in part for part in sat)]
             joined = sittings.join([[part[number] for number in whole] for part in sat], self.plan.half_width)

@@ -35,8 +35,8 @@ class Plan:
 
     ``cases`` are checked and measured. ``heldout`` further cases, drawn from ``seed``, are only checked (``full``).
     ``time_budget_s`` and ``half_width`` are the measurement's two ways to stop, for each case: the time that a group of
-    candidates may take, and the relative half-width of the 95 % interval that is narrow enough. Cases of a few
-    microseconds are measured ``sittings`` times, each time with new processes.
+    candidates may take, and the relative half-width of the 95 % interval that is narrow enough. Cases are measured
+    ``sittings`` times, each time with new processes, but for long ones (``sittings.several``).
     ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
     ``profile_fastest``: of the versions only the one that is fastest on that case.
     """
