@@ -16,11 +16,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from msbench import emulator, operators, resources
+from msbench import emulator, limits, operators, resources
 from msbench.errors import BuildError, LaunchFailed, UnsupportedError, WorkerCrashed, WorkerError, WorkerTimeout
 from msbench.executors._cpu_faults import Region, describe_failure, describe_report
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.compiler_output import classify_failure
+from msbench.harness.confine import Rules
 from msbench.harness.process import WorkerProcess
 from msbench.harness.protocols import Plan, Runner
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Failure, Fault, Measurement, Profile, digest
@@ -49,10 +50,10 @@ _ASAN_OPTIONS = (
 
 @dataclass(frozen=True)
 class ArenaHandle:
-    """How a worker reaches an arena; paths are used again, numbers are not."""
+    """How a worker reaches an arena; descriptors are used again, numbers are not."""
 
     number: int
-    path: str
+    file: int
 
 
 def create(*, sanitize: bool = False, **_: Any) -> CpuExecutor:
@@ -125,8 +126,8 @@ class CpuExecutor:
         except UnsupportedError as error:
             return self._failed(candidate, Failure(Fault.UNSUPPORTED, str(error)))
         except BuildError as error:
-            if not error.log:
-                return self._failed(candidate, Failure(Fault.TIMEOUT, str(error)))
+            if error.kind:
+                return self._failed(candidate, Failure(Fault(error.kind), str(error), error.log))
             return self._failed(candidate, classify_failure(error.log, entry.function, entry.prototype))
         return BuildResult(
             id=built.id,
@@ -173,7 +174,7 @@ class CpuExecutor:
         return kept
 
     def arena(self, layout: Layout) -> Arena:
-        """Memory without a file's name, so that nothing is left behind whatever happens; runners open it through /proc.
+        """Memory without a file's name, so that nothing is left behind whatever happens; runners are given its descriptor.
 
         Not in /dev/shm, which is 64 MiB in a container unless somebody asked for more.
         """
@@ -186,7 +187,7 @@ class CpuExecutor:
             raise
         # The mapping itself goes when the last view of it does.
         buffer = np.frombuffer(memory, dtype=np.uint8)
-        handle = ArenaHandle(next(_arena_numbers), f"/proc/{os.getpid()}/fd/{fd}")
+        handle = ArenaHandle(next(_arena_numbers), fd)
         return Arena(layout, buffer, np, handle=handle, release=lambda: os.close(fd))
 
     def measure(
@@ -238,7 +239,12 @@ class CpuRunner:
         self._launches = 0
         self._mapped: dict[int, int] = {}  # an arena's number, its address in the worker
         self._reserved: tuple[str, Region] | None = None
-        self._process = WorkerProcess([sys.executable, "-m", "msbench.executors._cpu_worker"], env=environment)
+        self._process = WorkerProcess(
+            [sys.executable, "-m", "msbench.executors._cpu_worker"],
+            env=environment,
+            memory_bytes=limits.memory(),
+            rules=Rules.PROCESSOR,
+        )
         try:
             self._process.call("open", _START_S, library=str(library), workers=_cores(), time_limit_s=launch_limit_s)
         except BaseException:
@@ -286,7 +292,7 @@ class CpuRunner:
                 del self._mapped[oldest]
                 self._process.call("unmap", _ANSWER_S, arena=oldest)
             slots = [(s.offset, s.nbytes) for s in arena.layout.slots]
-            answer = self._process.call("map", _ANSWER_S, arena=number, path=arena.handle.path, slots=slots)
+            answer = self._process.call("map", _ANSWER_S, file=arena.handle.file, arena=number, slots=slots)
             self._mapped[number] = answer["address"]
         return self._mapped[number]
 

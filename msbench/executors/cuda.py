@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import cached_property, partial
@@ -18,13 +19,15 @@ from msbench import resources
 from msbench.errors import DeviceError, StoreError, ToolchainError, WorkerError
 from msbench.harness import build as building
 from msbench.harness import ceilings as device_ceilings
-from msbench.harness import gpus, ncu, telemetry, timing, toolchain
+from msbench.harness import gpu_runner, gpus, ncu, telemetry, timing, toolchain
 from msbench.harness import profile as profiling
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.calls import WholeCalls
 from msbench.harness.check import POISONS
+from msbench.harness.confine import Rules
 from msbench.harness.evaluate import harness_digest
-from msbench.harness.gpu_runner import GpuRunner, Job, MeasuredProcess, worker_environment
+from msbench.harness.gpu_memory import MemoryWatch
+from msbench.harness.gpu_runner import RECOVERY_S, GpuRunner, Job, MeasuredProcess, worker_environment
 from msbench.harness.inputs import generate
 from msbench.harness.locks import gpu_lock
 from msbench.harness.process import WorkerProcess
@@ -32,7 +35,7 @@ from msbench.harness.protocols import Plan, Runner
 from msbench.harness.shared_memory import KEPT_BYTES, Block, SharedMemory
 from msbench.harness.spans import span
 from msbench.harness.verify import verify_timed
-from msbench.model import BuildResult, Candidate, Ceilings, Device, Measurement, Profile, digest
+from msbench.model import BuildResult, Candidate, Ceilings, Device, Fault, Measurement, Profile, digest
 from msbench.spec import Case, Operator, Precision
 from msbench.statistics import median
 
@@ -42,6 +45,7 @@ _POISON_LIMIT = 64 * 2**20  # outputs up to this size are overwritten before eve
 _PROFILE_LIMIT_S = 240.0
 _COMPILE_LIMIT_S = 180.0
 _KEPT_BESIDE = 2**28  # bytes of free device memory that a sibling keeps
+_TRIES = 5  # each takes gpu_runner.RECOVERY_S and more
 
 
 class CeilingsStore(Protocol):
@@ -87,6 +91,7 @@ class CudaExecutor:
         self._resources = ExitStack()
         self._runners: list[GpuRunner] = []
         self._nvml = telemetry.Gpu(gpu.uuid)
+        self._memory_watch = MemoryWatch(self._nvml.memory, self._nvml.processes)
         self._groups = 0
 
     def sibling(self) -> CudaExecutor:
@@ -198,8 +203,9 @@ class CudaExecutor:
             self._runner_binary,
             Path(build.binary),
             self.gpu.uuid,
-            self._finish_own_work,
+            self._before_call,
             self._require_health,
+            self._memory_watch,
         )
         self._runners.append(runner)
         return runner
@@ -208,16 +214,44 @@ class CudaExecutor:
         with span("wait for own device work"), self.xp.cuda.Device(self.gpu.index):  # which is a thread's own choice
             self.xp.cuda.runtime.deviceSynchronize()
 
-    def _require_health(self) -> None:
-        """After a failure: the device must still do arithmetic, or all that follows would be blamed on kernels."""
+    def _before_call(self) -> None:
+        self._finish_own_work()
+        self._memory_watch.begin()
+
+    def _require_health(self, process_lost: bool) -> None:
+        """After a failure: the device must still do arithmetic, or all that follows would be blamed on kernels.
+
+        Where it cost a process, a new one must also come up, and run a kernel: that is what follows. It is asked first,
+        since it is given up after a while, and a call of this process on a device that hangs never comes back.
+        """
         try:
+            if process_lost:
+                self._start_and_launch()
             healthy = _arithmetic_works(self.xp)
-        except self.xp.cuda.runtime.CUDARuntimeError as error:
+        except (WorkerError, DeviceError, self.xp.cuda.runtime.CUDARuntimeError) as error:
+            reason = str(error).rstrip(".")
             raise DeviceError(
-                f"{self.gpu.name} does not work any more: {error}. Start again; see nvidia-smi."
+                f"{self.gpu.name} does not work any more: {reason}. Start again; see nvidia-smi."
             ) from error
         if not healthy:
             raise DeviceError(f"{self.gpu.name} computes wrong results. Stop using it.")
+
+    def _start_and_launch(self) -> None:
+        """In a new process. One that was killed may hold its memory for some seconds more, so that is waited for."""
+        for left in reversed(range(_TRIES)):
+            try:
+                process = MeasuredProcess(
+                    self._runner_binary, None, self.gpu.uuid, lambda: None, lambda process_lost: None
+                )
+            except WorkerError as error:
+                if not left or error.kind != Fault.OUT_OF_MEMORY:
+                    raise
+                continue
+            try:
+                process.floor(1)
+            finally:
+                process.close()
+            return
 
     # ------------------------------------------------------------------ memory
 
@@ -233,7 +267,11 @@ class CudaExecutor:
     def arena(self, layout: Layout) -> Arena:
         """See ``protocols.Executor``. Raises MemoryError where the device has no room."""
         with span("memory"):
-            block = self._memory.take(layout.nbytes)
+            try:
+                block = self._memory.take(layout.nbytes)
+            except MemoryError:
+                time.sleep(RECOVERY_S)  # a version that took it may be about to be ended
+                block = self._memory.take(layout.nbytes)
         buffer = self._memory.array(block, layout.nbytes)
         return Arena(layout, buffer, self.xp, handle=block.handle, release=partial(self._give_back, block))
 
@@ -337,6 +375,7 @@ class CudaExecutor:
             self.xp.get_default_memory_pool().free_all_blocks()
             job |= {"runner": str(self._runner_binary), "binary": build.binary}
             job |= {"data": str(work / "memory"), "nbytes": layout.nbytes}
+            job |= {"rules": Rules.LIBRARY if gpu_runner.CONFINED_PROFILES else None}
             (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
             return ncu.collect(
                 self.toolchain.ncu,

@@ -13,27 +13,20 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from msbench import operators, resources
+from msbench import limits, operators, resources
 from msbench.errors import ToolchainError
 from msbench.harness import compiler_output
 from msbench.harness.toolchain import HEADERS, Toolchain, gencode
 from msbench.model import BuildResult, Candidate, Failure, Fault, digest
 from msbench.spec import Operator
 
-TIME_LIMIT_S = 180.0
-"""A compilation may take this long; all of CUB takes about ten seconds."""
-
-_MEMORY_KIB = 12 * 2**20  # address space of each compiler process
-_FILE_KIB = 2**20  # size of any file that it writes
 _LOG_CHARACTERS = 60_000
 _NATIVE = Path(__file__).with_name("native")
 _FLAGS = ("-O3", "-std=c++17", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC", "-shared", "-cudart", "none")
@@ -53,7 +46,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def build(
-    op: Operator, candidate: Candidate, toolchain: Toolchain, arch: str, *, time_limit_s: float = TIME_LIMIT_S
+    op: Operator, candidate: Candidate, toolchain: Toolchain, arch: str, *, time_limit_s: float | None = None
 ) -> BuildResult:
     """Compile one candidate for one architecture (``"sm_90a"``). A bad kernel is a ``BuildResult.failure``.
 
@@ -97,12 +90,12 @@ def build(
             (work / "ledger.cu").write_text(ledger, encoding="utf-8")
             output.append("ledger.cu")
         argv = [*_FLAGS, "-gencode", gencode(arch), *include, *linking, *output]
-        code, log = _run_nvcc(toolchain, argv, work, time_limit_s)
+        ended = _run_nvcc(toolchain, argv, work, time_limit_s)
+        log = ended.said
         seconds = time.monotonic() - started
-        if code is None:
-            late = f"The compiler did not finish within {time_limit_s:g} s and was stopped."
-            return _failed(unbuilt, Failure(Fault.TIMEOUT, late, compiler_output.clean_log(log)), seconds)
-        if code or not (work / "kernel.so").is_file():
+        if ended.limit:
+            return _failed(unbuilt, Failure(Fault(ended.kind), ended.limit, compiler_output.clean_log(log)), seconds)
+        if ended.code or not (work / "kernel.so").is_file():
             return _failed(unbuilt, compiler_output.classify_failure(log, name, entry.prototype), seconds)
         facts = {
             "seconds": seconds,
@@ -130,9 +123,9 @@ def native(name: str, toolchain: Toolchain, arch: str) -> Path:
             work = Path(folder)
             (work / f"{name}.cu").write_text(source, encoding="utf-8")
             argv = [*_FLAGS, "-gencode", gencode(arch), *linking, "-o", "kernel.so", f"{name}.cu"]
-            code, log = _run_nvcc(toolchain, argv, work, TIME_LIMIT_S)
-            if code != 0:
-                tail = compiler_output.clean_log(log)[-2000:]
+            ended = _run_nvcc(toolchain, argv, work)
+            if ended.code != 0:
+                tail = ended.limit or compiler_output.clean_log(ended.said)[-2000:]
                 raise ToolchainError(f"{toolchain.nvcc} can't compile msbench's own {name}.cu for {arch}:\n{tail}")
             _keep(work, kept)
     return kept / "kernel.so"
@@ -157,36 +150,12 @@ def _shared_headers() -> str:
     return digest(*(part for p in files for part in (str(p.relative_to(folder)), p.read_bytes())))
 
 
-def _run_nvcc(toolchain: Toolchain, argv: list[str], work: Path, time_limit_s: float) -> tuple[int | None, str]:
-    """Run nvcc in ``work`` with limits on time, memory and file size; (exit code or None if too late, its output).
-
-    The shell sets the limits: ``preexec_fn`` is unsafe in a process with threads, and builds run in threads.
-    """
-    limits = f'ulimit -c 0; ulimit -v {_MEMORY_KIB}; ulimit -f {_FILE_KIB * 2}; exec "$@"'
-    command = ["/bin/sh", "-c", limits, "sh", str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), *argv]
-    environment = toolchain.environment() | {"TMPDIR": str(work)}
-    with (work / "log").open("wb") as log:
-        try:
-            process = subprocess.Popen(
-                command,
-                cwd=work,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ToolchainError(f"{toolchain.nvcc} can't be started: {error}.") from error
-        try:
-            code: int | None = process.wait(time_limit_s)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    return code, (work / "log").read_text(encoding="utf-8", errors="replace")
+def _run_nvcc(toolchain: Toolchain, argv: list[str], work: Path, time_limit_s: float | None = None) -> limits.Ended:
+    command = [str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), *argv]
+    try:
+        return limits.compile_within(command, work, toolchain.environment(), time_limit_s)
+    except OSError as error:
+        raise ToolchainError(f"{toolchain.nvcc} can't be started: {error}.") from error
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:

@@ -20,7 +20,7 @@ from typing import Self, TypeVar
 
 from msbench import roofline
 from msbench.errors import DeviceFull, UnsupportedError, WorkerError
-from msbench.harness import sittings
+from msbench.harness import confine, sittings
 from msbench.harness.check import CaseCheck, fault_of
 from msbench.harness.protocols import Checks, Executor, Plan, Progress, Remembers, Runner
 from msbench.harness.schedule import Scheduled, schedule, work
@@ -273,6 +273,8 @@ class Group:
             self.progress.advanced(done, len(planned), item.case.id)
         for entry in self._entries:
             self._tell_refused(entry)
+            if entry.runner is not None and (missing := confine.missing()):
+                entry.notes.append(f"It ran without {missing}, which this machine has not got.")
 
     def _tell_refused(self, entry: _Entry) -> None:
         """Say which cases a library does not take; one that takes none has no times."""

@@ -130,6 +130,16 @@ class Gpu:
         """A new series of readings, and who else is there at its beginning."""
         return Telemetry(self._read, self._others())
 
+    def memory(self) -> tuple[int, int] | None:
+        """Its free bytes, and all of them."""
+        found = self._ask("nvmlDeviceGetMemoryInfo")
+        return None if found is None else (int(found.free), int(found.total))
+
+    def processes(self) -> dict[int, int] | None:
+        """What each process holds, in bytes, by process id; without those that NVML has no figure for."""
+        found = self._ask("nvmlDeviceGetComputeRunningProcesses")
+        return None if found is None else {p.pid: int(p.usedGpuMemory) for p in found if p.usedGpuMemory}
+
     def _read(self) -> Reading:
         if self._nvml is None:
             return Reading(None, None, None, None)

@@ -12,11 +12,13 @@ import json
 import mmap
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from msbench.harness import wire
+from msbench.harness.confine import Rules, confine
 
 # As in native/runner.cu: results that are no CUDA errors, and where an error was seen.
 _BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED = -1, -2, -3
@@ -70,6 +72,7 @@ class Worker:
         self._candidate: Any = None
         self._mapped: dict[str, int] = {}
         self._call = _Call()
+        self._confine: Callable[[], object] = wire.confine
 
     def handlers(self) -> dict[str, wire.Handler]:
         """What the referee may ask for."""
@@ -96,9 +99,17 @@ class Worker:
         for name in ("runner_error_name", "runner_error_text"):
             getattr(self._runner, name).restype = ctypes.c_char_p
         self._runner.runner_nothing.restype = ctypes.c_void_p
-        self._done(self._runner.runner_open(ctypes.c_double(flush_factor), ctypes.c_double(hold_seconds)))
+        try:
+            self._done(self._runner.runner_open(ctypes.c_double(flush_factor), ctypes.c_double(hold_seconds)))
+        except CallFailed as error:  # there is no candidate yet that it could be laid to
+            if error.kind != "out_of_memory":
+                raise CallFailed(
+                    "device", f"the GPU can't be used by a new process: {error}; see nvidia-smi"
+                ) from error
+            raise
         if binary is None:
             return
+        self._confine()
         try:
             self._candidate = ctypes.CDLL(binary)
         except OSError as error:
@@ -186,6 +197,8 @@ class Worker:
 
     def once(self, job: dict[str, Any]) -> None:
         """Make a job's memory from a file, and one call that a profiler sees."""
+        if job["rules"]:
+            self._confine = partial(confine, Rules(job["rules"]), told=False)
         self.open(job["runner"], job["binary"], flush_factor=0.0, hold_seconds=1.0)
         pointer = ctypes.c_void_p()
         self._done(self._runner.runner_allocate(ctypes.c_size_t(job["nbytes"]), ctypes.byref(pointer)))

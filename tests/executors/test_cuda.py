@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import sys
 import uuid
 from collections.abc import Iterator
@@ -88,7 +89,7 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
 @pytest.fixture
 def executor(fake: FakeGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CudaExecutor]:
     """The executor, whose builds are all the fake candidate."""
-    memory = FileMemory(fake.folder)
+    memory = FileMemory(fake.shared)
     environment = gpu_runner.worker_environment("GPU-fake") | {"LD_PRELOAD": str(fake.runtime)}
     monkeypatch.setattr(CudaExecutor, "xp", np)
     pool = SimpleNamespace(free_all_blocks=lambda: None)
@@ -178,6 +179,41 @@ def test_a_sick_device_stops_everything(executor: CudaExecutor, monkeypatch: pyt
         run(executor, plan(**mode("crashes")))
 
 
+def test_a_device_that_no_new_process_can_use_stops_everything(
+    executor: CudaExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The referee's own context may outlive that, so each failure that cost a process is followed by a new one."""
+    lost = tmp_path / "lost"
+    gpu_runner.worker_environment("GPU-fake")["FAKE_LOST"] = str(lost)
+    examined = executor._require_health
+    monkeypatch.setattr(executor, "_require_health", lambda process_lost: (lost.touch(), examined(process_lost)))
+    with pytest.raises(DeviceError, match=r"Fake H200 does not work any more: .*cudaErrorFake.*see nvidia-smi"):
+        run(executor, plan(**mode("crashes")))
+    with pytest.raises(
+        DeviceError, match=r"The GPU can't be used by a new process: .*cudaErrorFake"
+    ):  # and before there is a kernel to blame
+        run(executor, plan())
+
+
+def test_a_version_that_fills_the_device_is_ended_and_named(
+    executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what NVML says of the device while it hangs; nobody else is at fault."""
+    free = [100 << 30]
+    monkeypatch.setattr(executor._memory_watch, "memory", lambda: (free[0], 141 << 30))
+    begin = executor._memory_watch.begin
+
+    def launched() -> None:
+        begin()
+        if executor._runners:  # the process is there: the next call is the launch
+            free[0] = 50 << 20
+
+    monkeypatch.setattr(executor._memory_watch, "begin", launched)
+    (bad,) = run(executor, plan(**mode("hangs")))
+    assert (bad.status, bad.failure.fault) == (Status.CHECK_FAILED, Fault.OUT_OF_MEMORY)
+    assert "took 100 GiB of the GPU's memory, of which 0.049 GiB were left, and was killed" in bad.failure.message
+
+
 def test_memory_is_used_again_from_case_to_case(executor: CudaExecutor) -> None:
     run(executor, plan())
     maps = executor.xp.cuda.runtime.maps
@@ -211,6 +247,9 @@ def test_counters_come_from_a_process_of_their_own(
     crashing = executor.profile(OPERATOR, Precision.FP32, scale(**mode("returns")), built, candidate(), None)
     assert crashing.source == "static"
     assert "the launcher returned cudaErrorFake" in crashing.tool
+    forking = executor.profile(OPERATOR, Precision.FP32, scale(**mode("forks")), built, candidate(), None)
+    assert forking.source == "static"
+    assert f"code {-signal.SIGSYS}" in forking.tool or f"code {256 - signal.SIGSYS}" in forking.tool
 
 
 def test_tasks_side_by_side_are_checked_and_measured_in_the_same_processes(

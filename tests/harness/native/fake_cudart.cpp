@@ -139,7 +139,11 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void** arguments
     return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+// The device is lost while the file that FAKE_LOST names is there.
+cudaError_t cudaSetDevice(int) {
+    const char* lost = std::getenv("FAKE_LOST");
+    return lost && access(lost, F_OK) == 0 ? cudaErrorDevicesUnavailable : cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
     std::memset(static_cast<void*>(properties), 0, sizeof(*properties));
     properties->multiProcessorCount = 4;
