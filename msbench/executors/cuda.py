@@ -8,8 +8,10 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
@@ -90,13 +92,14 @@ class CudaExecutor:
         self._elder = elder
         self._resources = ExitStack()
         self._runners: list[GpuRunner] = []
+        self._foreseen: dict[str, deque[Future[GpuRunner]]] = {}
         self._nvml = telemetry.Gpu(gpu.uuid)
         self._memory_watch = MemoryWatch(self._nvml.memory, self._nvml.processes)
         self._groups = 0
 
     def sibling(self) -> CudaExecutor:
         """Another one on the same GPU, for checking in a thread of its own while this one holds the GPU's lock."""
-        _ = self.xp
+        _ = self.xp, self._runner_binary
         return CudaExecutor(self.gpu, self.toolchain, self._store, elder=self)
 
     def compile_checks(self, op: Operator) -> None:
@@ -163,9 +166,7 @@ class CudaExecutor:
         if known is not None:
             return known
         _ = self.xp
-        launches = MeasuredProcess(
-            self._runner_binary, None, self.gpu.uuid, self._finish_own_work, self._require_health
-        )
+        launches = MeasuredProcess(self._runner_binary, self.gpu.uuid, self._finish_own_work, self._require_health)
         try:
             found = device_ceilings.measure(
                 launches, self.gpu.multiprocessors, self.gpu.l2_bytes, self._nvml.telemetry()
@@ -189,6 +190,8 @@ class CudaExecutor:
 
     @cached_property
     def _runner_binary(self) -> Path:
+        if self._elder is not None:
+            return self._elder._runner_binary
         return building.native("runner", self.toolchain, self.arch)
 
     def open(self, op: Operator, build: BuildResult, candidate: Candidate) -> GpuRunner:
@@ -197,18 +200,39 @@ class CudaExecutor:
             raise ToolchainError(f"Build {build.id} has no binary on this machine.")
         _ = self.xp
         self._runners = [r for r in self._runners if r.alive]
-        runner = GpuRunner(
+        foreseen = self._foreseen.get(candidate.id)
+        with span("worker: open"):
+            runner = foreseen.popleft().result() if foreseen else self._start(op, candidate)
+        runner.load(Path(build.binary))
+        self._runners.append(runner)
+        return runner
+
+    @contextmanager
+    def foreseeing(self, op: Operator, candidates: Sequence[Candidate]) -> Iterator[None]:
+        """See ``protocols.Foresees``: processes are started, and their CUDA contexts made."""
+        _ = self.xp, self._runner_binary
+        with ThreadPoolExecutor(8, thread_name_prefix="msbench-start") as pool:
+            for candidate in candidates:
+                started = pool.submit(self._start, op, candidate)
+                self._foreseen.setdefault(candidate.id, deque()).append(started)
+            try:
+                yield
+            finally:
+                left = [started for waiting in self._foreseen.values() for started in waiting]
+                self._foreseen.clear()
+                for started in left:
+                    pool.submit(_drop, started)
+
+    def _start(self, op: Operator, candidate: Candidate) -> GpuRunner:
+        return GpuRunner(
             op,
             candidate,
             self._runner_binary,
-            Path(build.binary),
             self.gpu.uuid,
             self._before_call,
             self._require_health,
             self._memory_watch,
         )
-        self._runners.append(runner)
-        return runner
 
     def _finish_own_work(self) -> None:
         with span("wait for own device work"), self.xp.cuda.Device(self.gpu.index):  # which is a thread's own choice
@@ -240,9 +264,7 @@ class CudaExecutor:
         """In a new process. One that was killed may hold its memory for some seconds more, so that is waited for."""
         for left in reversed(range(_TRIES)):
             try:
-                process = MeasuredProcess(
-                    self._runner_binary, None, self.gpu.uuid, lambda: None, lambda process_lost: None
-                )
+                process = MeasuredProcess(self._runner_binary, self.gpu.uuid, lambda: None, lambda process_lost: None)
             except WorkerError as error:
                 if not left or error.kind != Fault.OUT_OF_MEMORY:
                     raise
@@ -404,6 +426,12 @@ class CudaExecutor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _drop(started: Future[GpuRunner]) -> None:
+    if not started.cancel():
+        with suppress(WorkerError, DeviceError):
+            started.result().close()
 
 
 def _arithmetic_works(xp: Any) -> bool:

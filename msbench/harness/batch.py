@@ -98,7 +98,8 @@ def evaluate_all(
     with ExitStack() as stack:
         builds = stack.enter_context(_BuildsAhead(executor))
         if not isinstance(executor, Divisible):
-            for (job,) in builds.ahead([[job] for job in jobs]):
+            for job, following in zip_longest(jobs, jobs[1:]):
+                builds.begin([job, following] if following else [job])
                 with _group(executor, job, builds, progress) as group:
                     yield job, _caught(partial(_whole, group, command))
             return
@@ -106,8 +107,11 @@ def evaluate_all(
         ordered = list(jobs) if batch else sorted(jobs, key=lambda job: -job.check_s)
         ready = stack.enter_context(_ChecksAhead(executor, ordered))
         closing = stack.enter_context(_Closing())
-        for some in builds.ahead(list(_batches(ordered, batch or len(jobs), _fitting(executor.device())))):
+        batches = list(_batches(ordered, batch or len(jobs), _fitting(executor.device())))
+        for some, following in zip_longest(batches, batches[1:], fillvalue=()):
+            builds.begin(some)
             with _Batch(executor, some, builds, ready, closing, progress) as checked:
+                builds.begin(following)  # not earlier: the processor is needed for checks, and nobody waits for them
                 ready.wait()
                 closing.wait()
                 for number, job in enumerate(some):
@@ -326,14 +330,12 @@ class _BuildsAhead:
         self._pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2), thread_name_prefix="msbench-ahead")
         self._begun: dict[str, Future[BuildResult]] = {}
 
-    def ahead(self, batches: Sequence[Sequence[Job]]) -> Iterator[Sequence[Job]]:
-        """The batches in their order, the builds of each begun when the one before it is given out."""
-        for batch, following in zip_longest(batches, batches[1:], fillvalue=()):
-            for job in (*batch, *following):
-                for candidate in job.candidates:
-                    if candidate.id not in self._begun:
-                        self._begun[candidate.id] = self._pool.submit(self._build, job, candidate)
-            yield batch
+    def begin(self, jobs: Sequence[Job]) -> None:
+        """Begin the builds of some jobs, unless they are begun already."""
+        for job in jobs:
+            for candidate in job.candidates:
+                if candidate.id not in self._begun:
+                    self._begun[candidate.id] = self._pool.submit(self._build, job, candidate)
 
     def _build(self, job: Job, candidate: Candidate) -> BuildResult:
         with job.spans.alongside() if job.spans else nullcontext():

@@ -22,7 +22,7 @@ from msbench import roofline
 from msbench.errors import DeviceFull, UnsupportedError, WorkerError
 from msbench.harness import confine, sittings
 from msbench.harness.check import CaseCheck, fault_of
-from msbench.harness.protocols import Checks, Executor, Plan, Progress, Remembers, Runner
+from msbench.harness.protocols import Checks, Executor, Foresees, Plan, Progress, Remembers, Runner
 from msbench.harness.schedule import Scheduled, schedule, work
 from msbench.harness.spans import Spans, span
 from msbench.model import (
@@ -203,10 +203,15 @@ class Group:
 
     def check(self) -> None:
         """Build and check every version. Raises what ``evaluate`` raises."""
-        with self._recording():
+        with self._recording(), self._foreseeing():
             with span("wait for builds"):
                 self._build()
             self._check()
+
+    def _foreseeing(self) -> AbstractContextManager[object]:
+        if isinstance(self.executor, Foresees):
+            return self.executor.foreseeing(self.op, [entry.candidate for entry in self._entries])
+        return nullcontext()
 
     def pause(self) -> None:
         """End all processes."""

@@ -100,14 +100,13 @@ class MeasuredProcess:
     ``before_call`` runs before each command: the referee finishes its own device work there, so that a kernel finds its
     inputs written and nothing else on the device. After an error that costs the process its CUDA context, the process
     is ended and later calls raise WorkerCrashed. ``require_health`` is called after each failure, told whether that cost
-    the process, and raises DeviceError where the device itself has suffered. ``watch``: see ``WorkerProcess``. Without a
-    ``binary`` there are only the empty kernels.
+    the process, and raises DeviceError where the device itself has suffered. ``watch``: see ``WorkerProcess``. Until ``load``
+    there are only the empty kernels.
     """
 
     def __init__(
         self,
         runner: Path,
-        binary: Path | None,
         gpu_uuid: str,
         before_call: Callable[[], None],
         require_health: Callable[[bool], None],
@@ -125,14 +124,15 @@ class MeasuredProcess:
             watch=watch,
         )
         try:
-            self._call(
-                "open",
-                START_LIMIT_S,
-                runner=str(runner),
-                binary=str(binary) if binary else None,
-                flush_factor=FLUSH_FACTOR,
-                hold_seconds=HOLD_S,
-            )
+            self._call("open", START_LIMIT_S, runner=str(runner), flush_factor=FLUSH_FACTOR, hold_seconds=HOLD_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def load(self, binary: Path) -> None:
+        """Load a build; the process ends where that fails."""
+        try:
+            self._call("load", START_LIMIT_S, binary=str(binary))
         except BaseException:
             self.close()
             raise
@@ -229,14 +229,13 @@ class MeasuredProcess:
 
 
 class GpuRunner(MeasuredProcess):
-    """One candidate in a process of its own: ``protocols.Runner``."""
+    """One candidate in a process of its own, once it is loaded: ``protocols.Runner``."""
 
     def __init__(
         self,
         op: Operator,
         candidate: Candidate,
         runner: Path,
-        binary: Path,
         gpu_uuid: str,
         before_call: Callable[[], None],
         require_health: Callable[[bool], None],
@@ -245,7 +244,7 @@ class GpuRunner(MeasuredProcess):
         self.op = op
         self.candidate = candidate
         rules = Rules.LIBRARY if candidate.origin is Origin.LIBRARY else Rules.GPU
-        super().__init__(runner, binary, gpu_uuid, before_call, require_health, watch, rules)
+        super().__init__(runner, gpu_uuid, before_call, require_health, watch, rules)
 
     def launch(self, arena: Arena, case: Case) -> None:
         """See ``protocols.Runner``."""

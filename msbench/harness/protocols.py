@@ -7,6 +7,7 @@ An executor is a module in ``msbench/executors/`` with a one-line docstring and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
@@ -152,6 +153,14 @@ class Executor(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+@runtime_checkable
+class Foresees(Protocol):
+    """An executor that makes ready for a candidate while that is still compiled."""
+
+    def foreseeing(self, op: Operator, candidates: Sequence[Candidate]) -> AbstractContextManager[object]:
+        """Inside, each is made ready for one ``open``; what is not used by the end is dropped."""
 
 
 @runtime_checkable

@@ -78,6 +78,7 @@ class Worker:
         """What the referee may ask for."""
         names = (
             "open",
+            "load",
             "launch",
             "prepare",
             "keeps_stream",
@@ -93,8 +94,8 @@ class Worker:
         )
         return {name: getattr(self, name) for name in names}
 
-    def open(self, runner: str, binary: str | None, flush_factor: float, hold_seconds: float) -> None:
-        """Create the CUDA context and load the candidate, if there is one."""
+    def open(self, runner: str, flush_factor: float, hold_seconds: float) -> None:
+        """Create the CUDA context."""
         self._runner = ctypes.CDLL(runner)
         for name in ("runner_error_name", "runner_error_text"):
             getattr(self._runner, name).restype = ctypes.c_char_p
@@ -107,8 +108,9 @@ class Worker:
                     "device", f"the GPU can't be used by a new process: {error}; see nvidia-smi"
                 ) from error
             raise
-        if binary is None:
-            return
+
+    def load(self, binary: str) -> None:
+        """Load the candidate, which is held to its rules from here on."""
         self._confine()
         try:
             self._candidate = ctypes.CDLL(binary)
@@ -199,7 +201,8 @@ class Worker:
         """Make a job's memory from a file, and one call that a profiler sees."""
         if job["rules"]:
             self._confine = partial(confine, Rules(job["rules"]), told=False)
-        self.open(job["runner"], job["binary"], flush_factor=0.0, hold_seconds=1.0)
+        self.open(job["runner"], flush_factor=0.0, hold_seconds=1.0)
+        self.load(job["binary"])
         pointer = ctypes.c_void_p()
         self._done(self._runner.runner_allocate(ctypes.c_size_t(job["nbytes"]), ctypes.byref(pointer)))
         path = Path(job["data"])

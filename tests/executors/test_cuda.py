@@ -6,6 +6,7 @@ import dataclasses
 import json
 import signal
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -26,7 +27,7 @@ from msbench.harness.batch import Job, evaluate_all
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Executor, Plan
 from msbench.harness.shared_memory import Block, SharedMemory
-from msbench.model import BuildResult, Candidate, Ceilings, Fault, Status
+from msbench.model import BuildResult, Candidate, Ceilings, Failure, Fault, Status
 from msbench.spec import Operator, Precision
 from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, scale, tools
 from tests.harness.test_ncu import LISTING, OUTPUT
@@ -252,9 +253,8 @@ def test_counters_come_from_a_process_of_their_own(
     assert f"code {-signal.SIGSYS}" in forking.tool or f"code {256 - signal.SIGSYS}" in forking.tool
 
 
-def test_tasks_side_by_side_are_checked_and_measured_in_the_same_processes(
-    executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def count_processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ids of the processes that are started from now on."""
     opened: list[int] = []
     start = gpu_runner.WorkerProcess
 
@@ -264,6 +264,32 @@ def test_tasks_side_by_side_are_checked_and_measured_in_the_same_processes(
         return process
 
     monkeypatch.setattr(gpu_runner, "WorkerProcess", counted)
+    return opened
+
+
+def test_processes_start_while_their_kernels_are_built(executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = count_processes(monkeypatch)
+    build, late = executor.build, time.monotonic() + 30
+
+    def slow(op: Operator, one: Candidate) -> BuildResult:
+        while len(opened) < 2:
+            assert time.monotonic() < late
+            time.sleep(0.01)
+        failed = Failure(Fault.COMPILE, "line 1: no kernel") if one.label == "bad" else None
+        return dataclasses.replace(build(op, one), failure=failed)
+
+    monkeypatch.setattr(executor, "build", slow)
+    wanted = dataclasses.replace(plan(), sittings=1)
+    good, bad = evaluate(executor, OPERATOR, Precision.FP32, [candidate(), candidate("bad")], wanted, command="test")
+    assert (good.status, bad.status) == (Status.PASSED, Status.BUILD_FAILED)
+    assert len(opened) == 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in opened)
+
+
+def test_tasks_side_by_side_are_checked_and_measured_in_the_same_processes(
+    executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = count_processes(monkeypatch)
     once = dataclasses.replace(plan(), sittings=1)
     jobs = [Job(OPERATOR, Precision.FP32, (candidate(f"{n} a"), candidate(f"{n} b")), once) for n in range(3)]
     found = list(evaluate_all(executor, jobs, command="test", progress=evaluating._Silence(), batch=2))

@@ -109,8 +109,9 @@ class FakeGpu:
                 Candidate(op.name, Precision.FP32, f"// {label}", origin, label=label),
                 self.candidate,
             )
-            runner = GpuRunner(op, candidate, self.runner, binary, "GPU-fake", lambda: None, healthy)
+            runner = GpuRunner(op, candidate, self.runner, "GPU-fake", lambda: None, healthy)
         try:
+            runner.load(binary)
             yield runner
         finally:
             runner.close()
