@@ -30,7 +30,8 @@ cudaError_t outcome(Status status, const char* (*text)(Status), const char* call
 #define MSBENCH_CUDA(call) \
     if (cudaError_t failure = (call); failure != cudaSuccess) return failure
 
-// Milliseconds of the faster of two runs of `launch` after one to warm up; infinity if `launch` fails, or if warming up takes
+// Milliseconds of the fastest run of `launch` after one to warm up, of two or, while they are short, of up to ten, since others
+// may be using the device; infinity if `launch` fails, or if warming up takes
 // over ten times `best`, the time of what it has to beat. Synchronises.
 template <typename Launch>
 float milliseconds(cudaStream_t stream, Launch launch, float best = std::numeric_limits<float>::infinity()) {
@@ -38,7 +39,7 @@ float milliseconds(cudaStream_t stream, Launch launch, float best = std::numeric
     cudaEvent_t start = nullptr, stop = nullptr;
     float fastest = failed;
     bool good = cudaEventCreate(&start) == cudaSuccess && cudaEventCreate(&stop) == cudaSuccess;
-    for (int run = 0; good && run < 3; ++run) {
+    for (int run = 0; good && (run < 3 || (run <= 10 && run * fastest < 1)); ++run) {
         float time = failed;
         good = cudaEventRecord(start, stream) == cudaSuccess && launch() == cudaSuccess &&
                cudaEventRecord(stop, stream) == cudaSuccess && cudaEventSynchronize(stop) == cudaSuccess &&

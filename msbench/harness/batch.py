@@ -34,6 +34,9 @@ PROCESSES = 60
 ROOM = 2**31
 """Cases are checked side by side up to so many bytes of arrays: float64 copies take up to 24 times that."""
 
+LONG_WORK = 1e10
+"""A case that costs more operations (``schedule.work``) has calls that share the device with others while they run."""
+
 _CORES = os.cpu_count() or 1
 _CHECKS_AT_ONCE = min(10, max(4, _CORES * 5 // 8))
 _MEMORY_A_PROCESS = 2**31  # of the device and of the host: several times what it takes, as large cases need the rest
@@ -159,7 +162,7 @@ def _group(
         job.plan,
         progress=progress,
         build=builds.build,
-        room=room.enter if room else None,
+        room=partial(room.enter, quietly=any(one.link for one in job.candidates)) if room else None,
         spans=job.spans,
     )
 
@@ -291,7 +294,11 @@ class _ChecksAhead:
 
 
 class _Room:
-    """Lets cases be checked side by side while their arrays fit; one that never would goes in alone. First come, first in."""
+    """Lets cases be checked side by side while their arrays fit; one that never would goes in alone. First come, first in.
+
+    So does a long one, where libraries take part: on their first call they choose what is fastest. Of short calls some of
+    those that they time find the device free; of long ones none would.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -300,9 +307,9 @@ class _Room:
         self._taken = 0
 
     @contextmanager
-    def enter(self, op: Operator, precision: Precision, case: Case) -> Iterator[None]:
-        """While a case is checked."""
-        nbytes = Layout.of(op, precision, case).nbytes
+    def enter(self, op: Operator, precision: Precision, case: Case, *, quietly: bool = False) -> Iterator[None]:
+        """While a case is checked; ``quietly``: with libraries."""
+        nbytes = ROOM if quietly and work(op, case) > LONG_WORK else Layout.of(op, precision, case).nbytes
         turn = object()
         with self._changed, span("wait for room"):
             self._queue.append(turn)

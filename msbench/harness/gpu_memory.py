@@ -6,10 +6,12 @@ openly is refused by what it links; this is for those that do it otherwise, and 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 _LOW = 1 / 50  # of the device's memory: less than this free is trouble for the others
+_FRESH_S = 0.1  # how long what is free before a call is taken for known
 _MUCH = 1 / 10  # of the device's memory: taking more than this makes a process the cause
 
 
@@ -23,10 +25,15 @@ class MemoryWatch:
 
     memory: Callable[[], tuple[int, int] | None]
     processes: Callable[[], dict[int, int] | None]
+    clock: Callable[[], float] = time.monotonic
     _free_before: int = 0
+    _looked_at: float = float("-inf")
 
     def begin(self) -> None:
-        """Remember what is free: a call is about to begin."""
+        """Remember what is free: a call is about to begin. Asking takes as long as some calls, so not for each of a row."""
+        if self.clock() - self._looked_at < _FRESH_S:
+            return
+        self._looked_at = self.clock()
         found = self.memory()
         self._free_before = found[0] if found else 0
 

@@ -14,6 +14,7 @@ from msbench.harness import batch
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.batch import Job, evaluate_all
 from msbench.harness.protocols import Checks, Plan
+from msbench.harness.schedule import work
 from msbench.model import BuildResult, Candidate, Device, Measurement, Status
 from msbench.spec import Case, Operator, Precision, Split
 from tests.harness.fakes import OPERATOR, FakeExecutor, FakeRunner, candidate, case, right
@@ -168,9 +169,11 @@ def test_a_lost_device_ends_everything_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert not executor.open_now
 
 
-def test_cases_are_checked_side_by_side_while_there_is_room() -> None:
+def test_cases_are_checked_side_by_side_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     room = batch._Room()
+    monkeypatch.setattr(batch, "LONG_WORK", work(OPERATOR, case(2000)))
     sizes = {
+        "long": 2001,
         "tiny": 64,
         "half": batch.ROOM // 8 // 4,
         "huge": batch.ROOM // 4,
@@ -180,7 +183,7 @@ def test_cases_are_checked_side_by_side_while_there_is_room() -> None:
     lock = threading.Lock()
 
     def check(kind: str) -> None:
-        with room.enter(OPERATOR, Precision.FP32, case(sizes[kind])):
+        with room.enter(OPERATOR, Precision.FP32, case(sizes[kind]), quietly=kind in ("long", "tiny")):
             with lock:
                 inside.append(kind)
                 seen.append(tuple(inside))
@@ -193,9 +196,9 @@ def test_cases_are_checked_side_by_side_while_there_is_room() -> None:
         thread.start()
     for thread in threads:
         thread.join(10)
-    assert len(seen) == 18
+    assert len(seen) == 24
     for together in seen:
         nbytes = sum(Layout.of(OPERATOR, Precision.FP32, case(sizes[kind])).nbytes for kind in together)
         assert len(together) == 1 or nbytes <= batch.ROOM
-        assert "huge" not in together or len(together) == 1
+        assert not {"huge", "long"} & set(together) or len(together) == 1
     assert any(len(together) > 1 for together in seen)
