@@ -8,7 +8,7 @@ from typing import NoReturn
 from rich.markup import escape
 
 from msbench.cli import db as _db  # noqa: F401
-from msbench.cli import look, measure, mutants, search, site  # noqa: F401  their commands register themselves, in this order
+from msbench.cli import exploits, look, measure, mutants, search, site  # noqa: F401  their commands register themselves, in this order
 from msbench.cli._app import app, db_app
 from msbench.cli._options import err
 from msbench.errors import MsbenchError, WaitingForAnswer

@@ -19,6 +19,7 @@ import numpy as np
 from msbench import emulator, operators, resources
 from msbench.errors import BuildError, LaunchFailed, UnsupportedError, WorkerCrashed, WorkerError, WorkerTimeout
 from msbench.executors._cpu_faults import Region, describe_failure, describe_report
+from msbench.harness import screen
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.compiler_output import classify_failure
 from msbench.harness.process import WorkerProcess
@@ -102,12 +103,17 @@ class CpuExecutor:
         return None
 
     def build(self, op: Operator, candidate: Candidate) -> BuildResult:
-        """Compile for the host. What can't run here is a failure of kind ``unsupported``, which names the construct."""
+        """Compile for the host, and look at what a launcher may not do (``screen``).
+
+        What can't run here is a failure of kind ``unsupported``, which names the construct.
+        """
         if not _has_code(candidate.source):
             return self._failed(
                 candidate,
                 Failure(Fault.EMPTY, f"The file holds no code. The launcher must be: {operators.prototype(op)}"),
             )
+        if refused := screen.look_at_source(candidate):
+            return self._failed(candidate, refused)
         if candidate.link:
             libraries = ", ".join(candidate.link)
             return self._failed(
@@ -128,6 +134,8 @@ class CpuExecutor:
             if not error.log:
                 return self._failed(candidate, Failure(Fault.TIMEOUT, str(error)))
             return self._failed(candidate, classify_failure(error.log, op.name, operators.prototype(op)))
+        if refused := screen.look_at_object(candidate, built.object):
+            return self._failed(candidate, refused)
         return BuildResult(
             id=built.id,
             candidate_id=candidate.id,

@@ -1,7 +1,8 @@
 """Compiles a candidate with nvcc into a shared library that a worker loads.
 
 The generated header is included before the first line, so a wrong signature is a compile error. Builds are cached by
-the hash of source, header, shared headers, flags and compiler. Candidates and the runner link the shared CUDA runtime,
+the hash of source, header, shared headers, flags, compiler and screen: a version that breaks a rule of ``screen`` has a
+failed build, and its library is never loaded. Candidates and the runner link the shared CUDA runtime,
 not the static one that is nvcc's default: both then see the same "last error", so an unreported launch failure is
 caught.
 """
@@ -23,7 +24,7 @@ from typing import Any
 
 from msbench import operators, resources
 from msbench.errors import ToolchainError
-from msbench.harness import compiler_output
+from msbench.harness import compiler_output, screen
 from msbench.harness.toolchain import HEADERS, Toolchain, gencode
 from msbench.model import BuildResult, Candidate, Failure, Fault, digest
 from msbench.spec import Operator
@@ -36,6 +37,7 @@ _FILE_KIB = 2**20  # size of any file that it writes
 _LOG_CHARACTERS = 60_000
 _NATIVE = Path(__file__).with_name("native")
 _FLAGS = ("-O3", "-std=c++17", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC", "-shared", "-cudart", "none")
+_KEEP = "--keep"  # nvcc's intermediate files, which the screen reads
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
@@ -57,11 +59,14 @@ def build(
         fault = Fault.UNSUPPORTED if set(candidate.link) <= set(HEADERS) else Fault.LINK
         linking, unlinkable = [], Failure(fault, str(error))
     flags = (*_FLAGS, "-gencode", gencode(arch), *(f"-l{name}" for name in candidate.link))
-    build_id = digest("build", candidate.id, header, _shared_headers(), *flags, *linking, toolchain.fingerprint)
+    rules = ("library" if screen.is_library(candidate) else "own", _screen())
+    build_id = digest("build", candidate.id, header, _shared_headers(), *flags, *linking, *rules, toolchain.fingerprint)
     unbuilt = BuildResult(build_id, candidate.id, toolchain.id, flags, 0.0, cached=False)
     if not _COMMENT.sub("", candidate.source).strip():
         empty = f"The file holds no code. The launcher must be: {operators.prototype(op)}"
         return _failed(unbuilt, Failure(Fault.EMPTY, empty), 0.0)
+    if refused := screen.look_at_source(candidate):
+        return _failed(unbuilt, refused, 0.0)
     if unlinkable:
         return _failed(unbuilt, unlinkable, 0.0)
     kept = resources.cache_dir() / "builds" / build_id
@@ -74,12 +79,14 @@ def build(
         (work / f"{op.name}.cu").write_text(candidate.source, encoding="utf-8")
         include = ["-I", str(resources.include_dir()), "-I", ".", "-include", f"{op.name}.h"]
         output = ["-o", "kernel.so", f"{op.name}.cu"]
-        argv = [*_FLAGS, "-gencode", gencode(arch), *include, *linking, *output]
+        argv = [*_FLAGS, _KEEP, "-gencode", gencode(arch), *include, *linking, *output]
         code, log = _run_nvcc(toolchain, argv, work, time_limit_s)
         seconds = time.monotonic() - started
         if code is None:
             late = f"The compiler did not finish within {time_limit_s:g} s and was stopped."
             return _failed(unbuilt, Failure(Fault.TIMEOUT, late, compiler_output.clean_log(log)), seconds)
+        if refused := _refused(candidate, work):  # also what can't be linked, since the object says what it wanted
+            return _failed(unbuilt, refused, seconds)
         if code or not (work / "kernel.so").is_file():
             return _failed(unbuilt, compiler_output.classify_failure(log, op.name, operators.prototype(op)), seconds)
         facts = {
@@ -125,6 +132,21 @@ def _link_flags(toolchain: Toolchain, names: tuple[str, ...]) -> list[str]:
         flags += [f"-L{folder}", "-Xlinker", f"-rpath,{folder}"]
     flags += [f"-l:{f.name}" for f in files]
     return [*flags, "-Xlinker", "-z,defs"]
+
+
+def _refused(candidate: Candidate, work: Path) -> Failure | None:
+    """What the screen says of a compilation's intermediate files; None also where there are none."""
+    alone = work / f"{candidate.operator}.o"
+    if not alone.is_file():
+        return None
+    return screen.look_at_object(candidate, alone) or screen.look_at_device_code(candidate, work)
+
+
+@cache
+def _screen() -> str:
+    """A hash of the screen: what was built under other rules is looked at again."""
+    files = sorted(Path(screen.__file__).parent.glob("*.py"))
+    return digest(*(path.read_bytes() for path in files))
 
 
 @cache
