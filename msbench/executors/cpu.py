@@ -253,7 +253,7 @@ class CpuRunner:
             self.close()
             raise
 
-    def launch(self, arena: Arena, case: Case) -> None:
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         """Call the launcher once; see ``protocols.Runner``."""
         scalars = [float(v) for v in self._op.scalar_values(case).values()]
         dims = [case.dim(d.name) for d in self._op.dims]
@@ -271,7 +271,7 @@ class CpuRunner:
             offsets = list(arena.layout.offsets)
             limit = self._launch_limit_s + _ANSWER_S
             call = {"arena": arena.handle.number, "offsets": offsets, "scalars": scalars, "dims": dims}
-            self._process.call("launch", limit, **call, order=order, seed=seed)
+            self._process.call("launch", limit, **call, order=order, seed=seed, fresh=fresh)
         except (WorkerTimeout, LaunchFailed):
             raise
         except WorkerCrashed as error:

@@ -16,20 +16,22 @@ import numpy as np
 
 from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
 from msbench.harness.arena import Arena, Damage, Layout, Poison, differences
-from msbench.harness.compare import Comparison, Expectation, compare, expected, prepare
+from msbench.harness.compare import Comparison, Expectation, compare, expected, prepare, touch
 from msbench.harness.protocols import Executor, Runner
 from msbench.model import CheckResult, Failure, Fault
 from msbench.spec import Case, Operator, Precision
 
 __all__ = ["VARIANTS", "CaseCheck", "check_case", "compare", "expected", "fault_of", "prepare"]
 
-VARIANTS = ("aligned", "misaligned", "repeat", "aba")
+VARIANTS = ("aligned", "misaligned", "repeat", "aba", "touched")
 """The kinds of check.
 
 ``aligned``: two launches on differently poisoned outputs, compared with each other bitwise.
 ``misaligned``: arrays aligned to their element only, each differently.
 ``repeat``: further launches over the outputs of the one before, compared bitwise with the first.
 ``aba``: other inputs in between, in the same memory, so that a kernel that remembers anything fails.
+``touched``: a second launch on inputs of which few elements differ, over the outputs and in the workspace of the first, so
+that a kernel fails that looks at a few places to see whether anything is new.
 """
 
 POISONS = (Poison(floats=0xFF, integers=0xC3), Poison(floats=0x5D, integers=0x61))
@@ -62,6 +64,12 @@ class CaseCheck:
         return prepare(self._op, self._precision, self.case, self._seed + 1, self._executor.xp)
 
     @cached_property
+    def _touched(self) -> Expectation:
+        inputs = touch(self._op, self.expectation, self._other.inputs, self._executor.xp)
+        references, bounds = expected(self._op, self._precision, self.case, inputs, self._executor.xp)
+        return Expectation(self.case, self._seed, inputs, references, bounds)
+
+    @cached_property
     def _arena(self) -> Arena:
         return self._lay_out(misaligned=False)
 
@@ -89,7 +97,7 @@ class CaseCheck:
     def close(self) -> None:
         """Give back arenas and arrays."""
         self._memory.close()
-        for made in ("expectation", "_other", "_arena", "_misaligned_arena"):
+        for made in ("expectation", "_other", "_touched", "_arena", "_misaligned_arena"):
             self.__dict__.pop(made, None)
         pool = getattr(self._executor.xp, "get_default_memory_pool", None)
         if pool is not None:
@@ -214,13 +222,25 @@ class _Attempt:
                 raise
             before = {s.name: arena.raw(s.name).copy() for s in arena.layout.outputs}
 
+    def _touched(self) -> None:
+        arena, first, second = self._check._arena, self._check.expectation, self._check._touched
+        arena.write_inputs(first.inputs)
+        self._launch(arena, first, POISONS[0])
+        arena.write_inputs(second.inputs)
+        try:
+            self._launch(arena, second, None, fresh=False)
+            self._look_at_values(arena, second, None)
+        except _Wrong as wrong:
+            what = f"on inputs that differ from those of the launch before in a few elements, {wrong}"
+            raise _Wrong(wrong.fault, what) from None
+
     # ------------------------------------------------------------------ their parts
 
-    def _launch(self, arena: Arena, expectation: Expectation, poison: Poison | None) -> None:
+    def _launch(self, arena: Arena, expectation: Expectation, poison: Poison | None, fresh: bool = True) -> None:
         """Launch once, and see that only outputs were written to; ``poison`` None leaves in them what they hold."""
         if poison is not None:
             arena.poison(poison)
-        self._runner.launch(arena, self._check.case)
+        self._runner.launch(arena, self._check.case, fresh=fresh)
         damages = arena.damaged_redzones()
         if damages:
             raise _Wrong(Fault.OUT_OF_BOUNDS, _out_of_bounds(damages, arena.layout))

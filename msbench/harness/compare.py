@@ -13,7 +13,7 @@ import numpy as np
 
 from msbench.errors import SpecError
 from msbench.harness.arena import as_bytes
-from msbench.harness.inputs import generate
+from msbench.harness.inputs import Draw, generate
 from msbench.spec import Case, Operator, Precision
 
 _CHUNK = 1 << 22  # elements compared together: 32 MiB a float64 temporary
@@ -58,6 +58,24 @@ def prepare(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) 
     inputs = generate(op, precision, case, seed, xp)
     references, bounds = expected(op, precision, case, inputs, xp)
     return Expectation(case, seed, inputs, references, bounds)
+
+
+def touch(op: Operator, expectation: Expectation, others: Mapping[str, Any], xp: Any) -> dict[str, Any]:
+    """An expectation's inputs with few elements of each array of floats taken from ``others``, inputs of another seed.
+
+    One element in 1024, and at least four: too many for a sum not to notice, too few for who looks at some places only.
+    """
+    draw = Draw(xp, op.name, expectation.case.id, str(expectation.seed), "touched")
+    inputs = dict(expectation.inputs)
+    for name, array in inputs.items():
+        if array.dtype.kind == "i":
+            continue
+        count = max(4, array.size // 1024)
+        positions = draw.integers(name, (count,), 0, array.size)
+        changed = array.copy()
+        changed.reshape(-1)[positions] = others[name].reshape(-1)[positions]
+        inputs[name] = changed
+    return inputs
 
 
 def expected(

@@ -200,9 +200,9 @@ class GpuRunner(MeasuredProcess):
         self.candidate = candidate
         super().__init__(runner, binary, gpu_uuid, before_call, require_health)
 
-    def launch(self, arena: Arena, case: Case) -> None:
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         """See ``protocols.Runner``."""
-        self._call("launch", LAUNCH_LIMIT_S, job=Job.of(self.op, case, [arena]).payload())
+        self._call("launch", LAUNCH_LIMIT_S, job=Job.of(self.op, case, [arena]).payload(), fresh=fresh)
 
 
 def _batch(answer: Mapping[str, Sequence[float]]) -> Batch:

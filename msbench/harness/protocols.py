@@ -67,8 +67,10 @@ class Runner(Protocol):
 
     candidate: Candidate
 
-    def launch(self, arena: Arena, case: Case) -> None:
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         """Call the launcher once on the arena's arrays, workspace included, and wait until its work is done.
+
+        ``fresh``: overwrite the workspace first; otherwise it holds what the launch before has left.
 
         Raises:
             LaunchFailed: it returned an error (or the device reported one). WorkerError's ``kind`` may be any

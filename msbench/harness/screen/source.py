@@ -59,8 +59,8 @@ def tricks(source: str, library: bool) -> str | None:
     code = _LEXEMES.sub(_blank, spliced)
     if "%:" in code or "??=" in source:
         return "spells # as a digraph or trigraph"
-    for found in _DIRECTIVE.finditer(_without_comments(spliced)):
-        if trick := _directive(found["name"], found["rest"]):
+    for directive in _DIRECTIVE.finditer(_without_comments(spliced)):
+        if trick := _directive(directive["name"], directive["rest"]):
             return trick
     if found := _PRAGMA.search(_without_comments(spliced)):
         return f"changes what its symbols mean (#pragma {found[1]})"
