@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -120,6 +122,9 @@ def bench(
     resume: Annotated[
         bool, typer.Option("--resume", help="Leave out the tasks that the same command has finished on this device.")
     ] = False,
+    profile_harness: Annotated[
+        bool, typer.Option("--profile-harness", help="Show where msbench's own time goes, and record it.")
+    ] = False,
     seed: Seed = 0,
     ops_dir: Ops = None,
     device: Device = None,
@@ -133,11 +138,14 @@ def bench(
     Example: `msbench bench softmax rms_norm/fp32 --versions naive,library --cases paper`
     """
     from msbench.harness.batch import Job, evaluate_all
-    from msbench.harness.evaluate import Checks, Plan
+    from msbench.harness.evaluate import Checks, Plan, harness_digest
+    from msbench.harness.spans import Spans, span
+    from msbench.harness.throughput import Passage, Throughput, trials
 
     wanted, command = _origins(versions), command_line(without="--resume")
     store = databases.writer(db)
     failed = 0
+    passages: list[Passage] = []
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
         jobs = [
             Job(
@@ -152,6 +160,7 @@ def bench(
                     time_budget_s=budget,
                     sittings=sittings,
                 ),
+                Spans() if profile_harness else None,
             )
             for task in tasks_named(tasks, precision, ops_dir)
         ]
@@ -164,10 +173,18 @@ def bench(
                 err.print(f"[red]{job.task}[/]: {escape(str(results))}", soft_wrap=True)
                 failed += len(job.candidates)
                 continue
-            store.add_evaluations(job.operator, results)
+            with job.spans.recording() if job.spans else nullcontext(), span("store"):
+                store.add_evaluations(job.operator, results)
+            if job.spans:
+                passages.append(Passage.of(job))
             failed += sum(r.status not in (Status.PASSED, Status.UNSUPPORTED) for r in results)
             report.evaluation(out, job.operator, results)
             live.task(f"{number} of {len(jobs)} tasks done")
+        if passages:
+            stream, now = Throughput(tuple(passages)), datetime.now(UTC).isoformat(timespec="milliseconds")
+            place = {"device_id": chosen.device().id, "harness": harness_digest(), "command": command}
+            store.add_trials(trials(stream, **place, created_at=now))
+            report.throughput(out, stream)
     if failed:
         err.print(f"{failed} version(s) did not pass; the tables above say why.")
         raise typer.Exit(1)

@@ -27,6 +27,7 @@ from msbench.harness.inputs import generate
 from msbench.harness.locks import gpu_lock
 from msbench.harness.protocols import Plan, Runner
 from msbench.harness.shared_memory import Block, SharedMemory
+from msbench.harness.spans import span
 from msbench.harness.verify import verify_timed
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Measurement, Profile, digest
 from msbench.spec import Case, Operator, Precision
@@ -175,7 +176,7 @@ class CudaExecutor:
         return runner
 
     def _finish_own_work(self) -> None:
-        with self.xp.cuda.Device(self.gpu.index):  # which is a thread's own choice
+        with span("wait for own device work"), self.xp.cuda.Device(self.gpu.index):  # which is a thread's own choice
             self.xp.cuda.runtime.deviceSynchronize()
 
     def _require_health(self) -> None:
@@ -201,7 +202,8 @@ class CudaExecutor:
 
     def arena(self, layout: Layout) -> Arena:
         """See ``protocols.Executor``. Raises MemoryError where the device has no room."""
-        block = self._memory.take(layout.nbytes)
+        with span("memory"):
+            block = self._memory.take(layout.nbytes)
         buffer = self._memory.array(block, layout.nbytes)
         return Arena(layout, buffer, self.xp, handle=block.handle, release=partial(self._give_back, block))
 
@@ -224,8 +226,9 @@ class CudaExecutor:
         output_bytes = sum(slot.nbytes for slot in layout.outputs)
         with ExitStack() as memory:
             arenas = [memory.enter_context(self.arena(layout)) for _ in range(sets)]
-            for number, arena in enumerate(arenas):
-                arena.write_inputs(generate(op, precision, case, plan.seed + number, self.xp))
+            with span("inputs"):
+                for number, arena in enumerate(arenas):
+                    arena.write_inputs(generate(op, precision, case, plan.seed + number, self.xp))
             self.xp.get_default_memory_pool().free_all_blocks()
             return timing.measure_group(
                 subjects,

@@ -185,6 +185,9 @@ class Arena:
 
     def damaged_redzones(self) -> tuple[Damage, ...]:
         """What was written outside the arrays since ``poison``, each told by the array that it lies nearest to."""
+        zones = [self.buffer[start:end] for start, end, _, _ in self.layout.redzones()]
+        if bool((self.xp.concatenate(zones) == GUARD).all()):  # one question to a device, not one for each
+            return ()
         damages = []
         for start, end, before, after in self.layout.redzones():
             hit = self.xp.flatnonzero(self.buffer[start:end] != GUARD)

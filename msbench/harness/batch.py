@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from msbench.errors import DeviceFull, SpecError
 from msbench.harness.arena import Layout
 from msbench.harness.evaluate import Group
 from msbench.harness.protocols import Executor, Plan, Progress
+from msbench.harness.spans import Spans, span
 from msbench.model import BuildResult, Candidate, Evaluation
 from msbench.spec import Case, Operator, Precision
 
 CHECKS_AT_ONCE = 6
 BATCH = 12
-ROOMY = 2**28
-"""A case with arrays of so many bytes is checked while no other is: its float64 copies take many times that."""
+ROOM = 2**31
+"""Cases are checked side by side up to so many bytes of arrays: float64 copies take up to 24 times that."""
 
 
 _Made = TypeVar("_Made")
@@ -45,12 +47,13 @@ class Divisible(Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """One task's versions and what is done with them."""
+    """One task's versions and what is done with them; ``spans`` is told where the time goes."""
 
     operator: Operator
     precision: Precision
     candidates: tuple[Candidate, ...]
     plan: Plan
+    spans: Spans | None = field(default=None, compare=False)
 
     @property
     def task(self) -> str:
@@ -66,15 +69,15 @@ def evaluate_all(
     What is wrong with one job alone (its spec, or a case too large for the device) is that job's result, and the next one
     goes on. Raises whatever else ``evaluate`` raises; that, or closing the iterator, ends all processes.
     """
-    with _BuildsAhead(executor, jobs) as builds:
+    with _BuildsAhead(executor) as builds:
         if not isinstance(executor, Divisible):
-            for job in jobs:
+            for (job,) in builds.ahead([[job] for job in jobs]):
                 with _group(executor, job, builds, progress) as group:
                     yield job, _caught(partial(_whole, group, command))
             return
         # The first job goes alone: what CuPy compiles for it would be compiled in every thread.
         starts = [0, *range(1, len(jobs), BATCH), len(jobs)]
-        for batch in (jobs[start:end] for start, end in pairwise(starts)):
+        for batch in builds.ahead([jobs[start:end] for start, end in pairwise(starts)]):
             for job, checked in zip(batch, _checked(executor, batch, builds, progress), strict=True):
                 if isinstance(checked, JobError):
                     yield job, checked
@@ -108,6 +111,7 @@ def _group(
         progress=progress,
         build=builds.build,
         room=room.enter if room else None,
+        spans=job.spans,
     )
 
 
@@ -141,44 +145,57 @@ def _checked(
 
 
 class _Room:
-    """Lets many small cases be checked at a time, or one large one."""
+    """Lets cases be checked side by side while their arrays fit; one that never would goes in alone. First come, first in."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
+        self._queue: deque[object] = deque()
         self._inside = 0
-        self._waiting = 0
-        self._alone = False
+        self._taken = 0
 
     @contextmanager
     def enter(self, op: Operator, precision: Precision, case: Case) -> Iterator[None]:
-        """While a case is checked. A large one that waits keeps others from going in before it."""
-        large = Layout.of(op, precision, case).nbytes >= ROOMY
-        with self._changed:
-            self._waiting += large
-            self._changed.wait_for(lambda: not self._alone and (self._inside == 0 if large else self._waiting == 0))
-            self._waiting -= large
+        """While a case is checked."""
+        nbytes = Layout.of(op, precision, case).nbytes
+        turn = object()
+        with self._changed, span("wait for room"):
+            self._queue.append(turn)
+            self._changed.wait_for(
+                lambda: self._queue[0] is turn and (self._taken + nbytes <= ROOM or not self._inside)
+            )
+            self._queue.popleft()
             self._inside += 1
-            self._alone = large
+            self._taken += nbytes
+            self._changed.notify_all()
         try:
             yield
         finally:
             with self._changed:
                 self._inside -= 1
-                self._alone = False
+                self._taken -= nbytes
                 self._changed.notify_all()
 
 
 class _BuildsAhead:
-    """Builds of all jobs, begun at once, on half of the processor's cores."""
+    """Builds that are begun before their turn, on half of the processor's cores."""
 
-    def __init__(self, executor: Executor, jobs: Sequence[Job]) -> None:
+    def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2), thread_name_prefix="msbench-ahead")
-        self._begun: dict[str, Future[BuildResult]] = {
-            candidate.id: self._pool.submit(executor.build, job.operator, candidate)
-            for job in jobs
-            for candidate in job.candidates
-        }
+        self._begun: dict[str, Future[BuildResult]] = {}
+
+    def ahead(self, batches: Sequence[Sequence[Job]]) -> Iterator[Sequence[Job]]:
+        """The batches in their order, the builds of each begun when the one before it is given out."""
+        for batch, following in zip_longest(batches, batches[1:], fillvalue=()):
+            for job in (*batch, *following):
+                for candidate in job.candidates:
+                    if candidate.id not in self._begun:
+                        self._begun[candidate.id] = self._pool.submit(self._build, job, candidate)
+            yield batch
+
+    def _build(self, job: Job, candidate: Candidate) -> BuildResult:
+        with job.spans.alongside() if job.spans else nullcontext():
+            return self._executor.build(job.operator, candidate)
 
     def build(self, op: Operator, candidate: Candidate) -> BuildResult:
         """See ``protocols.Executor``."""

@@ -18,6 +18,7 @@ from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
 from msbench.harness.arena import Arena, Damage, Layout, Poison, differences
 from msbench.harness.compare import Comparison, Expectation, compare, expected, prepare, touch
 from msbench.harness.protocols import Executor, Runner
+from msbench.harness.spans import span
 from msbench.model import CheckResult, Failure, Fault
 from msbench.spec import Case, Operator, Precision
 
@@ -101,7 +102,8 @@ class CaseCheck:
             self.__dict__.pop(made, None)
         pool = getattr(self._executor.xp, "get_default_memory_pool", None)
         if pool is not None:
-            pool().free_all_blocks()
+            with span("memory"):
+                pool().free_all_blocks()
 
     def __enter__(self) -> Self:
         return self

@@ -14,6 +14,7 @@ import numpy as np
 from msbench.errors import SpecError
 from msbench.harness.arena import as_bytes
 from msbench.harness.inputs import Draw, generate
+from msbench.harness.spans import span
 from msbench.spec import Case, Operator, Precision
 
 _CHUNK = 1 << 22  # elements compared together: 32 MiB a float64 temporary
@@ -55,8 +56,10 @@ class Comparison:
 
 def prepare(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) -> Expectation:
     """Draw a case's inputs and compute what must come out. Raises SpecError where the operator's spec is wrong."""
-    inputs = generate(op, precision, case, seed, xp)
-    references, bounds = expected(op, precision, case, inputs, xp)
+    with span("inputs"):
+        inputs = generate(op, precision, case, seed, xp)
+    with span("reference"):
+        references, bounds = expected(op, precision, case, inputs, xp)
     return Expectation(case, seed, inputs, references, bounds)
 
 

@@ -23,6 +23,7 @@ from typing import IO, Any, Self
 
 from msbench.errors import WorkerCrashed, WorkerError, WorkerTimeout
 from msbench.harness import wire
+from msbench.harness.spans import span
 
 TAIL_BYTES = 8_000
 """How much of the end of a worker's output is kept for the message."""
@@ -76,7 +77,8 @@ class WorkerProcess:
                 start_new_session=True,
                 pass_fds=(child_requests, child_replies),
             )
-            self._process: subprocess.Popen[bytes] = start.result()
+            with span("worker: start"):
+                self._process: subprocess.Popen[bytes] = start.result()
         except OSError as error:
             os.close(self._requests)
             os.close(self._replies)
@@ -112,7 +114,8 @@ class WorkerProcess:
         message = {"id": self._calls, "command": command, "payload": payload}
         deadline = time.monotonic() + timeout_s
         try:
-            line = self._exchange(json.dumps(message).encode() + b"\n", deadline)
+            with span(f"worker: {command}"):
+                line = self._exchange(json.dumps(message).encode() + b"\n", deadline)
         except TimeoutError:
             self._end(f"it did not finish {command!r} within {timeout_s:g} s and was killed.", kill=True)
             raise WorkerTimeout(
@@ -145,7 +148,8 @@ class WorkerProcess:
         """End the worker, by asking and then by force, within two seconds; harmless when repeated."""
         if not self._log.closed:
             if not self._ended:
-                self._end("it was closed.")
+                with span("worker: end"):
+                    self._end("it was closed.")
             self._log.close()
 
     def __enter__(self) -> Self:

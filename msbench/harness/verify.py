@@ -9,6 +9,7 @@ from msbench.errors import WorkerError
 from msbench.harness.arena import Arena
 from msbench.harness.check import POISONS, describe, fault_of
 from msbench.harness.compare import compare, prepare
+from msbench.harness.spans import span
 from msbench.harness.timing import Again
 from msbench.model import Failure, Fault
 from msbench.spec import Case, Operator, Precision
@@ -40,7 +41,8 @@ def verify_timed(
             except WorkerError as error:
                 failures[index] = Failure(fault_of(error), f"{str(error).rstrip('.')}.", error.log)
                 continue
-            failures[index] = _look(arena, expectation, xp)
+            with span("compare"):
+                failures[index] = _look(arena, expectation, xp)
     return failures
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from msbench.errors import DeviceError
 from msbench.harness import batch
-from msbench.harness.arena import Arena
+from msbench.harness.arena import Arena, Layout
 from msbench.harness.batch import Job, evaluate_all
 from msbench.harness.protocols import Checks, Plan
 from msbench.model import Measurement, Status
@@ -99,30 +99,34 @@ def test_a_lost_device_ends_everything_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(runner.closed for runner in executor.runners)
 
 
-def test_a_large_case_is_checked_alone() -> None:
+def test_cases_are_checked_side_by_side_while_there_is_room() -> None:
     room = batch._Room()
+    sizes = {
+        "tiny": 64,
+        "half": batch.ROOM // 8 // 4,
+        "huge": batch.ROOM // 4,
+    }  # vector_add has three arrays of 4 bytes
     inside: list[str] = []
     seen: list[tuple[str, ...]] = []
     lock = threading.Lock()
 
-    def check(name: str, n: int) -> None:
-        with room.enter(OPERATOR, Precision.FP32, case(n)):
+    def check(kind: str) -> None:
+        with room.enter(OPERATOR, Precision.FP32, case(sizes[kind])):
             with lock:
-                inside.append(name)
+                inside.append(kind)
                 seen.append(tuple(inside))
             time.sleep(0.01)
             with lock:
-                inside.remove(name)
+                inside.remove(kind)
 
-    large = batch.ROOMY // 4
-    threads = [
-        threading.Thread(target=check, args=(f"{kind}{k}", n))
-        for k in range(6)
-        for kind, n in (("s", 64), ("L", large))
-    ]
+    threads = [threading.Thread(target=check, args=(kind,)) for _ in range(6) for kind in sizes]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(10)
-    assert len(seen) == 12
-    assert all(len(together) == 1 for together in seen if any(name[0] == "L" for name in together))
+    assert len(seen) == 18
+    for together in seen:
+        nbytes = sum(Layout.of(OPERATOR, Precision.FP32, case(sizes[kind])).nbytes for kind in together)
+        assert len(together) == 1 or nbytes <= batch.ROOM
+        assert "huge" not in together or len(together) == 1
+    assert any(len(together) > 1 for together in seen)
