@@ -16,18 +16,21 @@ import numpy as np
 
 from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
 from msbench.harness.arena import Arena, Damage, Layout, Poison, differences
-from msbench.harness.compare import Comparison, Expectation, compare, expected, prepare, touch
-from msbench.harness.protocols import Executor, Runner
+from msbench.harness.compare import Comparison, Expectation, compare, expected, prepare, touched
+from msbench.harness.inputs import generate
+from msbench.harness.protocols import Executor, Recorder, Runner
 from msbench.harness.spans import span
 from msbench.model import CheckResult, Failure, Fault
 from msbench.spec import Case, Operator, Precision
 
 __all__ = ["VARIANTS", "CaseCheck", "check_case", "compare", "expected", "fault_of", "prepare"]
 
-VARIANTS = ("aligned", "misaligned", "repeat", "aba", "touched")
+VARIANTS = ("aligned", "recorded", "misaligned", "repeat", "aba", "touched")
 """The kinds of check.
 
 ``aligned``: two launches on differently poisoned outputs, compared with each other bitwise.
+``recorded``: what a call puts into its stream is recorded as a CUDA graph, looked at, and replayed on other inputs, so that a
+kernel fails whose work is done elsewhere, or by others. Only where the runner can (``Recorder``).
 ``misaligned``: arrays aligned to their element only, each differently.
 ``repeat``: further launches over the outputs of the one before, compared bitwise with the first.
 ``aba``: other inputs in between, in the same memory, so that a kernel that remembers anything fails.
@@ -66,9 +69,9 @@ class CaseCheck:
 
     @cached_property
     def _touched(self) -> Expectation:
-        inputs = touch(self._op, self.expectation, self._other.inputs, self._executor.xp)
-        references, bounds = expected(self._op, self._precision, self.case, inputs, self._executor.xp)
-        return Expectation(self.case, self._seed, inputs, references, bounds)
+        others = generate(self._op, self._precision, self.case, self._seed + 1, self._executor.xp)
+        drawn = self.expectation.inputs
+        return touched(self._op, self._precision, self.case, self._seed, drawn, others, self._executor.xp)
 
     @cached_property
     def _arena(self) -> Arena:
@@ -90,6 +93,8 @@ class CaseCheck:
         """
         results: list[CheckResult] = []
         for variant in variants:
+            if variant == "recorded" and not isinstance(runner, Recorder):
+                continue
             results.append(_Attempt(self, runner, variant).result())
             if not results[-1].passed:
                 break
@@ -194,6 +199,22 @@ class _Attempt:
             self._launch(arena, expectation, poison)
             self._look_at_values(arena, expectation, poison)
             self._compare_bits(arena, first)
+
+    def _recorded(self) -> None:
+        """Its result is what the stream's work gives on inputs that the launcher has not seen."""
+        arena, first, second = self._check._arena, self._check.expectation, self._check._other
+        assert isinstance(self._runner, Recorder)
+        arena.write_inputs(first.inputs)
+        arena.poison(POISONS[0])
+        if not self._runner.record(arena, self._check.case):
+            return
+        arena.write_inputs(second.inputs)
+        self._runner.replay_record()
+        try:
+            self._look_at_values(arena, second, POISONS[0])
+        except _Wrong as wrong:
+            what = f"the work that the launcher put into its stream does not give the result, on inputs that came later: {wrong}"
+            raise _Wrong(Fault.FORBIDDEN, what) from None
 
     def _misaligned(self) -> None:
         arena, expectation = self._check._misaligned_arena, self._check.expectation

@@ -63,13 +63,22 @@ def prepare(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) 
     return Expectation(case, seed, inputs, references, bounds)
 
 
-def touch(op: Operator, expectation: Expectation, others: Mapping[str, Any], xp: Any) -> dict[str, Any]:
-    """An expectation's inputs with few elements of each array of floats taken from ``others``, inputs of another seed.
+def touched(
+    op: Operator,
+    precision: Precision,
+    case: Case,
+    seed: int,
+    drawn: Mapping[str, Any],
+    others: Mapping[str, Any],
+    xp: Any,
+) -> Expectation:
+    """What must come out of inputs that differ from ``drawn`` in few elements of each array of floats.
 
-    One element in 1024, and at least four: too many for a sum not to notice, too few for who looks at some places only.
+    These are taken from ``others``, inputs of another seed: one element in 1024, and at least four. Too many for a sum not
+    to notice, too few for who looks at some places only.
     """
-    draw = Draw(xp, op.name, expectation.case.id, str(expectation.seed), "touched")
-    inputs = dict(expectation.inputs)
+    draw = Draw(xp, op.name, case.id, str(seed), "touched")
+    inputs = dict(drawn)
     for name, array in inputs.items():
         if array.dtype.kind == "i":
             continue
@@ -78,7 +87,7 @@ def touch(op: Operator, expectation: Expectation, others: Mapping[str, Any], xp:
         changed = array.copy()
         changed.reshape(-1)[positions] = others[name].reshape(-1)[positions]
         inputs[name] = changed
-    return inputs
+    return Expectation(case, seed, inputs, *expected(op, precision, case, inputs, xp))
 
 
 def expected(

@@ -83,6 +83,21 @@ class Runner(Protocol):
         """End the process; harmless when repeated."""
 
 
+@runtime_checkable
+class Recorder(Protocol):
+    """A runner that can record what a call puts into its stream, without running it, and run that afterwards."""
+
+    def record(self, arena: Arena, case: Case) -> bool:
+        """Record one call. False where a library's call can't be recorded.
+
+        Raises:
+            LaunchFailed: the call does what can't be recorded, or what a launcher may not do (kind ``forbidden``).
+        """
+
+    def replay_record(self) -> None:
+        """Run what was recorded, and wait for its end. Raises what ``Runner.launch`` raises."""
+
+
 class Executor(Protocol):
     """Builds, runs and measures candidates on one device. ``name`` is its module's.
 

@@ -31,7 +31,7 @@ def take() -> dict[str, str]:
     state = {
         "the floating-point environment": _arithmetic(),
         "the environment": "\n".join(_environment()),
-        "the current folder": os.getcwd(),
+        "the current folder": str(Path.cwd()),
         "the limits": ", ".join(f"{name} {resource.getrlimit(getattr(resource, name))}" for name in _LIMITS),
         "the timers": ", ".join(str(signal.getitimer(timer)[1]) for timer in _TIMERS),
     }
@@ -76,11 +76,11 @@ def _files() -> list[str]:
     """Open files by number, but for devices and what drivers and event loops use."""
     folder = Path("/proc/self/fd")
     found = []
-    for name in sorted(os.listdir(folder), key=int):
+    for path in sorted(folder.iterdir(), key=lambda path: int(path.name)):
         with suppress(OSError):  # the descriptor of this listing
-            target = os.readlink(folder / name)
+            target = str(path.readlink())
             if not target.startswith(("/dev/", "anon_inode:", "/proc/")):
-                found.append(f"{name} {target}")
+                found.append(f"{path.name} {target}")
     return found
 
 

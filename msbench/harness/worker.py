@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from msbench.harness import wire
+from msbench.harness import snapshot, wire
 
 # As in native/runner.cu: results that are no CUDA errors, and where an error was seen.
-_BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED = -1, -2, -3
+_BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED, _WROTE_ELSEWHERE = -1, -2, -3, -4
 _SET_UP, _LAUNCHER, _LAST_ERROR, _KERNEL = range(4)
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
@@ -34,7 +34,18 @@ _OWN = {
     ),
     _WORKSPACE_OVERRUN: ("out_of_bounds", "the kernel wrote beyond the end of its workspace"),
     _ESCAPED: ("forbidden", "the launcher put work on another stream than the one it was given"),
+    _WROTE_ELSEWHERE: ("out_of_bounds", "the kernel wrote to memory far outside its arrays"),
 }
+_SETTINGS = (
+    "the current device",
+    "the cache configuration",
+    "the stream's window of persisting L2",
+    "the size of the device's printf buffer",
+    "the size of the device's heap",
+    "the L2 fetch granularity",
+    "the size of the persisting L2",
+)
+_RECORD_BYTES = 1 << 16
 
 
 class CallFailed(Exception):
@@ -59,6 +70,7 @@ class _Call(ctypes.Structure):
         ("poison", ctypes.c_int32),
         ("pointers", ctypes.POINTER(ctypes.c_void_p)),
         ("output_bytes", ctypes.POINTER(ctypes.c_uint64)),
+        ("stirred", ctypes.POINTER(ctypes.c_uint64)),
     )
 
 
@@ -76,6 +88,8 @@ class Worker:
         names = (
             "open",
             "launch",
+            "record",
+            "replay_record",
             "prepare",
             "keeps_stream",
             "cold",
@@ -103,10 +117,25 @@ class Worker:
             raise CallFailed("link", f"the built kernel can't be loaded: {error}") from error
         self._candidate.msbench_workspace.restype = ctypes.c_size_t
 
-    def launch(self, job: dict[str, Any]) -> None:
-        """Prepare a job and call the launcher once."""
+    def launch(self, job: dict[str, Any], fresh: bool) -> None:
+        """Prepare a job and call the launcher once, with a workspace that is overwritten first (``fresh``) or left."""
         self.prepare(job)
-        self._once(0)
+        before = self._state()
+        self._once(0, fresh)
+        self._unchanged(before)
+
+    def record(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Record what one call puts into the stream, without running it; ``nodes``: what that is, in words."""
+        self.prepare(job)
+        text, stage = ctypes.create_string_buffer(_RECORD_BYTES), ctypes.c_int()
+        call = ctypes.byref(self._call)
+        self._done(self._runner.runner_record(call, text, ctypes.c_size_t(len(text)), ctypes.byref(stage)), stage)
+        return {"nodes": text.value.decode(errors="replace").splitlines()}
+
+    def replay_record(self) -> None:
+        """Run what was recorded."""
+        stage = ctypes.c_int()
+        self._done(self._runner.runner_replay_record(ctypes.byref(self._call), ctypes.byref(stage)), stage)
 
     def prepare(self, job: dict[str, Any]) -> dict[str, Any]:
         """Make ``job`` the current one: map its memory, make room for its workspace."""
@@ -119,9 +148,21 @@ class Worker:
         wait = ctypes.c_double(wait_seconds)
         self._done(self._runner.runner_keeps_stream(ctypes.byref(self._call), wait, ctypes.byref(stage)), stage)
 
-    def cold(self, first_set: int, repetitions: int, held: bool) -> dict[str, Any]:
-        """Time cold repetitions; times in milliseconds as CUDA gives them, host times in nanoseconds."""
-        return self._cold(self._call, first_set, repetitions, held)
+    def cold(self, first_set: int, repetitions: int, held: bool, as_drawn: bool) -> dict[str, Any]:
+        """Time cold repetitions; times in milliseconds as CUDA gives them, host times in nanoseconds.
+
+        ``as_drawn``: leave the inputs alone; otherwise two elements of each change places before each repetition.
+        """
+        stirred = self._call.stirred
+        if as_drawn:
+            self._call.stirred = None
+        before = self._state()
+        try:
+            found = self._cold(self._call, first_set, repetitions, held)
+        finally:
+            self._call.stirred = stirred
+        self._unchanged(before)
+        return found
 
     def floor(self, repetitions: int, launches: int) -> dict[str, Any]:
         """Time so many empty kernels in a row the same way."""
@@ -187,6 +228,7 @@ class Worker:
             poison=int(job["poison"]),
             pointers=(ctypes.c_void_p * len(pointers))(*pointers),
             output_bytes=(ctypes.c_uint64 * max(1, len(outputs)))(*outputs),
+            stirred=(ctypes.c_uint64 * (2 * len(rows[0])))(*job["stirred"]),
         )
         return {"workspace_bytes": workspace}
 
@@ -203,9 +245,20 @@ class Worker:
             self._mapped[handle] = pointer.value or 0
         return self._mapped[handle]
 
-    def _once(self, input_set: int) -> None:
+    def _once(self, input_set: int, fresh: bool) -> None:
         stage = ctypes.c_int()
-        self._done(self._runner.runner_once(ctypes.byref(self._call), input_set, ctypes.byref(stage)), stage)
+        call = ctypes.byref(self._call)
+        self._done(self._runner.runner_once(call, input_set, int(fresh), ctypes.byref(stage)), stage)
+
+    def _state(self) -> dict[str, str]:
+        """What the launcher may not leave changed, in the process and on the device."""
+        values = (ctypes.c_int64 * len(_SETTINGS))()
+        self._runner.runner_settings(values)
+        return snapshot.take() | {name: str(value) for name, value in zip(_SETTINGS, values, strict=True)}
+
+    def _unchanged(self, before: dict[str, str]) -> None:
+        if found := snapshot.changed(before, self._state()):
+            raise CallFailed("forbidden", found)
 
     def _cold(self, call: _Call, first_set: int, repetitions: int, held: bool) -> dict[str, Any]:
         ms, host, stage = (ctypes.c_float * repetitions)(), (ctypes.c_double * repetitions)(), ctypes.c_int()

@@ -36,7 +36,7 @@ def check(
 )
 def test_a_right_kernel_passes_everything(precision: Precision, at: Case) -> None:
     results = check(right, precision, at)
-    assert [(r.variant, r.passed) for r in results] == [(v, True) for v in VARIANTS]
+    assert [(r.variant, r.passed) for r in results] == [(v, True) for v in VARIANTS if v != "recorded"]
     assert all(r.worst is not None and r.worst <= 1 for r in results)
     assert results[0].bitwise_repeatable is True
     assert results[0].max_abs_error is not None
@@ -229,7 +229,7 @@ def test_other_bits_within_the_bound_are_recorded() -> None:
     results = check(_wobbles(5))
     assert all(r.passed for r in results)
     assert {r.variant: r.bitwise_repeatable for r in results} == {
-        "aligned": True, "misaligned": None, "repeat": False, "aba": None,
+        "aligned": True, "misaligned": None, "repeat": False, "aba": None, "touched": None,
     }  # fmt: skip
 
 

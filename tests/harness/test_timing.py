@@ -65,7 +65,9 @@ class Made:
     def keeps_stream(self, wait_s: float) -> None:
         self._run("keeps_stream")
 
-    def cold(self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0) -> Batch:
+    def cold(
+        self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0, as_drawn: bool = False
+    ) -> Batch:
         self._run("cold")
         self.batches.append((first_set, repetitions, held))
         self.log.append(self)

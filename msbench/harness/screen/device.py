@@ -11,6 +11,7 @@ _ENTRY = re.compile(r"\.entry\s+(?P<name>[$\w]+)")
 _EXTERNAL = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?(?P<name>[$\w]+)")
 _INTERNAL = re.compile(r"_ZN\d+_INTERNAL_[0-9a-f]+_\d+_\w+?_cu_[0-9a-f]{8}")
 _LIBRARY_VARIABLE = re.compile(r"_ZN(?:St|4cuda|3cub|6thrust|18cooperative_groups|2cg|8nvcuda)\w*")
+_MATHEMATICS = re.compile(r"__(?:cudart|nv|internal)_\w+")  # tables of sine, cosine and the like, linked in later
 _TEXT = re.compile(r"\$str\w*|__unnamed_\d+|\w*__PRETTY_FUNCTION__|\w*__func__|\w*__FUNCTION__")
 _LIBRARY_KERNEL = re.compile(r"_ZN(?:3cub|6thrust|7cutlass)\w*")
 _EMPTY_KERNEL = re.compile(r"\w*11EmptyKernel\w*")  # CUB's, in every program that includes it
@@ -48,6 +49,8 @@ def _found(ptx: str, declarations: str) -> Iterator[str]:
             continue
         name = _INTERNAL.sub("_ZN", variable["name"])
         if _TEXT.fullmatch(name) or (_LIBRARY_VARIABLE.fullmatch(name) and variable["size"] == "1"):
+            continue
+        if _MATHEMATICS.fullmatch(name) and name not in declarations:
             continue
         if ".attribute(.managed)" in found["rest"] or not _is_constant(name, declarations):
             yield f"keeps state between calls (the device variable {name})"

@@ -1,6 +1,7 @@
 // Candidates for the fake runtime: y = a x, done by the stream's thread. What else it does, the scalar `mode` says.
 #include <cuda_runtime_api.h>
 
+#include <cfenv>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -10,7 +11,7 @@
 extern "C" void fake_set_sticky(int code);
 extern "C" void fake_set_last_error(int code);
 
-enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace };
+enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kSettings, kRounding };
 
 struct Work {
     const float* x;
@@ -44,6 +45,8 @@ extern "C" int msbench_launch(void* const* arrays, const double* scalars, const 
         return 0;
     }
     if (mode == kCrashes) std::raise(SIGSEGV);
+    if (mode == kSettings) cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 4096);
+    if (mode == kRounding) std::fesetround(FE_UPWARD);
     if (mode == kSticky) fake_set_sticky(700);
     // One record a call that is never freed: commands of a captured graph run again.
     Work* w = new Work{static_cast<const float*>(arrays[0]), static_cast<float*>(arrays[1]), float(scalars[0]), dims[0],
