@@ -23,6 +23,7 @@ _BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED, _WROTE_ELSEWHERE = -1, -2, -3, -4
 _SET_UP, _LAUNCHER, _LAST_ERROR, _KERNEL = range(4)
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+_NOT_PERMITTED = 800  # cudaErrorNotPermitted: native/entry_points.cpp says so
 _NOT_SUPPORTED = 801  # cudaErrorNotSupported
 _DEVICE_FAULTS = frozenset(
     {700, 702, 710, 714, 715, 716, 717, 718, 719}
@@ -280,6 +281,10 @@ class Worker:
             return
         if code in _OWN:
             raise CallFailed(*_OWN[code])
+        if code == _NOT_PERMITTED and stage is not None and stage.value == _LAUNCHER:
+            raise CallFailed(
+                "forbidden", "the launcher asked for an entry point of the driver other than for tensor maps"
+            )
         kind = "crash" if code in _DEVICE_FAULTS else "out_of_memory" if code == _OUT_OF_MEMORY else "launch"
         if code == _NOT_SUPPORTED and stage is not None and stage.value == _LAUNCHER:
             kind = "unsupported"

@@ -25,7 +25,7 @@ _NATIVE = Path(__file__).with_name("native")
 
 MODES = (
     "right", "returns", "unreported", "sticky", "synchronizes", "escapes", "overruns", "crashes", "hangs",
-    "huge_workspace", "settings", "rounding",
+    "huge_workspace", "settings", "rounding", "keeps",
 )  # fmt: skip
 
 

@@ -155,6 +155,18 @@ def test_alignment_beyond_the_element_must_not_be_assumed(kernel: Kernel) -> Non
     assert results[1].failure.message.startswith("Case N=777 (misaligned): The launcher returned")
 
 
+def test_a_kernel_that_looks_at_one_place_to_see_what_is_new_fails() -> None:
+    def lazy(arena: Arena, case: Case) -> None:
+        first = np.float32(3) * arena.view("x")[arena.view("index")[0]].astype(np.float32)
+        if arena.view("y")[0] != first.astype(arena.view("y").dtype):
+            right(arena, case)
+
+    (result,) = check(lazy, at=case(2048), variants=("touched",))
+    assert result.failure is not None
+    assert result.failure.fault is Fault.MISMATCH
+    assert "on inputs that differ from those of the launch before in a few elements, y[" in result.failure.message
+
+
 def test_a_kernel_that_answers_from_memory_fails_when_inputs_change() -> None:
     kept: dict[int, np.ndarray] = {}
 

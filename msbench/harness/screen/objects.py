@@ -13,11 +13,15 @@ from msbench.harness.screen.elf import ElfObject, Symbol
 
 _OWN_VARIABLES = re.compile(
     r"_ZL20__cudaFatCubinHandle|_ZL15__fatDeviceText|_ZGVZL?\d+__device_stub_\w+|_ZZL?\d+__device_stub_\w+|_Z\w*__nv_\w+|__nv_\w+|DW\.ref\.\w+|"
-    r"_ZZL\d+____nv_dummy_param_ref\w*|_Z\w*11msbench_cpu\w*|_ZT[VIS]\w+|_ZL?\d+__nv_inited_managed_rt|_ZL?\d+__cudaPrelaunch\w*|__TMC_END__"
+    r"_ZZL\d+____nv_dummy_param_ref\w*|_Z\w*11msbench_cpu\w*|_ZT[VIS]\w+|_ZL?\d+__nv_inited_managed_rt|_ZL?\d+__cudaPrelaunch\w*|__TMC_END__|"
+    r"_ZStL8__ioinit"
 )
 """Variables that the compilers and the emulator put in."""
 
 _NAMESPACES = re.compile(r"_ZN(?:St|4cuda|3cub|6thrust|18cooperative_groups|3nv2|8nvcuda)")
+_STREAMS = "_ZNSt8ios_base4InitC1Ev"
+"""The initialiser that <iostream> puts into every file which includes it, and which leaves a function for the end."""
+
 _CODE_SECTIONS = re.compile(r"\.text(\..*)?")
 _EXECUTABLE = 4  # SHF_EXECINSTR
 
@@ -38,8 +42,8 @@ def _found(obj: ElfObject, own: Collection[str], constants: Collection[str], lib
         rule = rules.broken(name, library)
         if name == "atexit" and rule and obj.references(name) <= obj.references("__cudaRegisterFatBinary"):
             continue  # nvcc's own registration of the device code
-        if library and name == "__cxa_atexit":
-            continue  # the destructor of a plan that it keeps
+        if name == "__cxa_atexit" and (library or obj.references(name) <= obj.references(_STREAMS)):
+            continue  # the destructor of a plan that it keeps, or what <iostream> does
         if rule and not rules.allowed(name):
             yield f"{rule.trick} ({_readable(name)})"
         elif not library and not rules.allowed(name):
@@ -61,10 +65,11 @@ def _found(obj: ElfObject, own: Collection[str], constants: Collection[str], lib
 
 
 def _registrations(obj: ElfObject) -> int:
-    """How many functions the compiler's own code has the loader call: nvcc's registration, or the emulator's shared arrays."""
-    return int(
-        any(s.name == "__cudaRegisterFatBinary" or "11msbench_cpu15new_shared_slot" in s.name for s in obj.symbols)
-    )
+    """How many functions the loader calls for the compiler: nvcc's registration, or the emulator's shared arrays; and the
+    C++ library's streams."""
+    names = [symbol.name for symbol in obj.symbols]
+    own = any(name == "__cudaRegisterFatBinary" or "11msbench_cpu15new_shared_slot" in name for name in names)
+    return int(own) + int(_STREAMS in names)
 
 
 def _stands_in(symbol: Symbol) -> bool:

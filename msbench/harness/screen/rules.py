@@ -24,7 +24,7 @@ def _rule(trick: str, names: str, *, libraries: bool = False) -> Rule:
 
 
 RULES = (
-    _rule("looks up functions at run time", r"dlm?open dlv?sym dladdr1? dl_iterate_phdr cuGetProcAddress\w*"),
+    _rule("looks up functions at run time", r"dlm?open dlv?sym dlclose dladdr1? dl_iterate_phdr cuGetProcAddress\w*"),
     _rule(
         "loads device code at run time",
         r"cu(da)?(Module|Library|Kernel)[A-Z]\w* cuLink\w+ nvrtc\w+ nvJitLink\w+ nvPTXCompiler\w+ cudaGetKernel cudaInitDevice",
@@ -86,11 +86,13 @@ RULES = (
         r"cudaGraph\w+ cudaStream(Begin|End|Is|Get|Update)?Captur\w+ cudaStream(Begin|End)\w*Graph\w* cudaThreadExchangeStreamCaptureMode",
         libraries=True,
     ),
+    _rule("changes the device's settings", r"cudaSetDevice", libraries=True),  # CUB sets the one that is current already
     _rule(
         "changes the device's settings",
         r"cuda(Device|Ctx)(Set|Reset|Enable|Disable)\w* cudaStream(Set|Get|Copy)?Attr\w* cudaSet\w+ cudaProfiler\w+ cudaGreenCtx\w+ "
         r"cudaExecutionCtx\w* cudaFuncSetCacheConfig cudaFuncSetSharedMemConfig",
     ),
+    _rule("keeps state between calls in managed memory", r"__cuda(RegisterManaged|InitModule|InitManaged)\w*", libraries=True),
     _rule("uses another stream, or events", r"cudaStream\w+ cudaEvent\w+", libraries=True),
     _rule("takes the address of device variables", r"cudaGetSymbol\w+ cudaGetFuncBySymbol", libraries=True),
     _rule("calls the driver beside the runtime", r"cu[A-Z]\w+", libraries=True),
@@ -114,11 +116,11 @@ _C = r"""
     nearbyint|fmod|remainder|remquo|fma|fmax|fmin|fdim|erfc?|ldexp|frexp|modf|scalbl?n|ilogb|copysign|nextafter|nan|j[01n]|y[01n]|
     isnan|isinf|finite|signbit|fpclassify)[fl]?(_finite)?
     __(udivti3|divti3|umodti3|modti3|mulodi4|truncsfbf2|extendbfsf2|truncdfbf2|extendhfsf2|truncsfhf2|floatuntisf|floattisf|popcountdi2)
-    _GLOBAL_OFFSET_TABLE_ __dso_handle __tls_get_addr __gxx_personality_v0 __gcc_personality_v0 _Unwind_Resume
+    sched_yield _GLOBAL_OFFSET_TABLE_ __dso_handle __tls_get_addr __gxx_personality_v0 __gcc_personality_v0 _Unwind_Resume
     _Zn[aw]\w+ _Zd[la]\w+ __cxa_(guard_(acquire|release|abort)|allocate_exception|free_exception|throw|rethrow|begin_catch|end_catch|
     pure_virtual|throw_bad_array_new_length|bad_cast|get_exception_ptr|call_unexpected)
     _ZSt\d+__throw_\w+ _ZSt9terminatev _ZNK?St\d+(exception|\w+_error|bad_alloc|bad_function_call)\w* _ZNSt7__cxx1112basic_string\w*
-    _ZSt(18|29)_Rb_tree\w+ _ZNSt8__detail\w+ _ZT[IVS]\w+ _ZTVN10__cxxabiv1\w+
+    _ZSt(18|29)_Rb_tree\w+ _ZNSt8__detail\w+ _ZNSt8ios_base4Init[CD]1Ev _ZT[IVS]\w+ _ZTVN10__cxxabiv1\w+
 """
 
 _EMULATOR = r"""_Z\w*11msbench_cpu\w* msbench_cpu_\w+ threadIdx blockIdx blockDim gridDim _ZTH(threadIdx|blockIdx|blockDim|gridDim)"""

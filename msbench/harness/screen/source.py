@@ -44,7 +44,7 @@ _NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
 
 def stripped(source: str) -> str:
     """The text without comments and without what strings hold; lines keep their numbers."""
-    return _LEXEMES.sub(_blank, source.replace("\\\r\n", "\\\n").replace("\\\n", "  "))
+    return _LEXEMES.sub(_blank, source.replace("\\\r\n", "").replace("\\\n", ""))
 
 
 def constants(source: str) -> frozenset[str]:
@@ -54,8 +54,11 @@ def constants(source: str) -> frozenset[str]:
 
 
 def tricks(source: str, library: bool) -> str | None:
-    """What the file's text shows that no version may do, as the rest of a sentence that begins with "the file"."""
-    spliced = source.replace("\\\r\n", "\\\n").replace("\\\n", "  ")
+    """What the file's text shows that it may not do, as the rest of a sentence that begins with "the file".
+
+    ``library``: it may call CUDA and the vendor libraries as it likes.
+    """
+    spliced = source.replace("\\\r\n", "").replace("\\\n", "")
     code = _LEXEMES.sub(_blank, spliced)
     if "%:" in code or "??=" in source:
         return "spells # as a digraph or trigraph"
@@ -64,7 +67,7 @@ def tricks(source: str, library: bool) -> str | None:
             return trick
     if found := _PRAGMA.search(_without_comments(spliced)):
         return f"changes what its symbols mean (#pragma {found[1]})"
-    if found := _ASSEMBLY.search(_strings(spliced)):
+    if found := _ASSEMBLY.search(_strings(_without_comments(spliced))):
         what = found[0].strip()
         if what in (".incbin", ".include"):
             return f"takes in another file ({what} in an asm statement)"
@@ -79,7 +82,7 @@ def tricks(source: str, library: bool) -> str | None:
         name = word["name"]
         if name.endswith("_t") or not _TELLING.fullmatch(name) or word["scope"].rstrip(":") not in ("", "std"):
             continue
-        if rule := broken(name, library):
+        if rule := broken(name, library and name.startswith("cu")):
             return f"{rule.trick} ({name})"
     return None
 

@@ -11,7 +11,7 @@
 extern "C" void fake_set_sticky(int code);
 extern "C" void fake_set_last_error(int code);
 
-enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kSettings, kRounding };
+enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kSettings, kRounding, kKeeps };
 
 struct Work {
     const float* x;
@@ -33,6 +33,7 @@ static void work(void* data) {
     }
     if (w->mode == kHangs) std::this_thread::sleep_for(std::chrono::hours(1));
     for (int64_t i = 0; i < w->n; ++i) w->y[i] = w->a * w->x[i];
+    if (w->mode == kKeeps) w->y[0] = w->workspace[0] = w->workspace[0] == 0xFF ? 1 : w->workspace[0] + 1;
     if (w->mode == kOverruns) w->workspace[w->workspace_bytes] = 1;
 }
 
@@ -60,5 +61,5 @@ extern "C" int msbench_launch(void* const* arrays, const double* scalars, const 
 }
 
 extern "C" size_t msbench_workspace(const double* scalars, const int64_t* dims) {
-    return int(scalars[1]) == kHugeWorkspace ? size_t(1) << 45 : int(scalars[1]) == kOverruns ? size_t(dims[0]) : 0;
+    return int(scalars[1]) == kHugeWorkspace ? size_t(1) << 45 : int(scalars[1]) == kOverruns || int(scalars[1]) == kKeeps ? size_t(dims[0]) : 0;
 }
