@@ -101,7 +101,9 @@ def build(
         if code is None:
             late = f"The compiler did not finish within {time_limit_s:g} s and was stopped."
             return _failed(unbuilt, Failure(Fault.TIMEOUT, late, compiler_output.clean_log(log)), seconds)
-        if refused := _refused(candidate, work):  # also what can't be linked, since the object says what it wanted
+        if refused := _refused(
+            candidate, work, links=code == 0
+        ):  # also what can't be linked, since the object says what it wanted
             return _failed(unbuilt, refused, seconds)
         if code or not (work / "kernel.so").is_file():
             return _failed(unbuilt, compiler_output.classify_failure(log, op.name, operators.prototype(op)), seconds)
@@ -150,12 +152,12 @@ def _link_flags(toolchain: Toolchain, names: tuple[str, ...]) -> list[str]:
     return [*flags, "-Xlinker", "-z,defs"]
 
 
-def _refused(candidate: Candidate, work: Path) -> Failure | None:
+def _refused(candidate: Candidate, work: Path, links: bool) -> Failure | None:
     """What the screen says of a compilation's intermediate files; None also where there are none."""
     alone = work / f"{candidate.operator}.o"
     if not alone.is_file():
         return None
-    return screen.look_at_device_code(candidate, work) or screen.look_at_object(candidate, alone)
+    return screen.look_at_device_code(candidate, work) or screen.look_at_object(candidate, alone, links=links)
 
 
 def _guard_source() -> str:

@@ -19,6 +19,7 @@ from msbench.errors import DeviceError, ToolchainError
 from msbench.executors import cuda
 from msbench.executors.cuda import CudaExecutor
 from msbench.harness import gpu_runner, gpus
+from msbench.harness.check import VARIANTS
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Executor, Plan
 from msbench.harness.shared_memory import Block, SharedMemory
@@ -137,7 +138,7 @@ def test_the_whole_way(executor: CudaExecutor) -> None:
         assert "not installed" in result.profiles[0].tool
         assert result.device.arch == "sm_90a"
     assert results[0].measurements[0].group == results[1].measurements[0].group
-    assert len({c.variant for r in results for c in r.checks}) == 4
+    assert {c.variant for r in results for c in r.checks} == set(VARIANTS)
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,25 @@ def test_the_ratio_is_found_and_every_sample_kept() -> None:
     assert (first.sm_clock_mhz, first.throttle) == (1980.0, "")
 
 
+class Forger(Made):
+    """Tells a tenth of what its calls take."""
+
+    def cold(
+        self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0, as_drawn: bool = False
+    ) -> Batch:
+        told = super().cold(first_set, repetitions, held=held, limit_s=limit_s)
+        return Batch(tuple(sample / 10 for sample in told.samples_ns), told.host_ns)
+
+
+def test_times_far_below_the_referees_clock_are_impossible() -> None:
+    clock = Clock()
+    forged, honest = measure([Forger(clock, 1e7), Made(clock, 1e7)], clock)
+    assert forged.failure is not None
+    assert forged.failure.fault is Fault.IMPOSSIBLE
+    assert "by the referee's own clock" in forged.failure.message
+    assert honest.failure is None
+
+
 def test_turns_are_shuffled() -> None:
     clock, log = Clock(), list[Made]()
     subjects = [Made(clock, 10_000.0, noise=0.2, log=log) for _ in range(3)]

@@ -26,11 +26,11 @@ def look_at_source(candidate: Candidate) -> Failure | None:
     return _refused(text.tricks(candidate.source, is_library(candidate)))
 
 
-def look_at_object(candidate: Candidate, path: Path) -> Failure | None:
-    """Refuse a file for what its host object, not linked yet, calls, keeps or replaces."""
+def look_at_object(candidate: Candidate, path: Path, *, links: bool = True) -> Failure | None:
+    """Refuse a file for what its host object calls, keeps or replaces; ``links``: whether it could be linked."""
     own = {candidate.operator, f"{candidate.operator}_workspace", "msbench_launch", "msbench_workspace"}
     constants = text.constants(candidate.source)
-    return _refused(objects.tricks(ElfObject(path), own, constants, is_library(candidate)))
+    return _refused(objects.tricks(ElfObject(path), own, constants, is_library(candidate), links))
 
 
 def look_at_device_code(candidate: Candidate, folder: Path) -> Failure | None:

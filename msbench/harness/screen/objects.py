@@ -26,18 +26,23 @@ _CODE_SECTIONS = re.compile(r"\.text(\..*)?")
 _EXECUTABLE = 4  # SHF_EXECINSTR
 
 
-def tricks(obj: ElfObject, own: Collection[str], constants: Collection[str], library: bool) -> str | None:
+def tricks(
+    obj: ElfObject, own: Collection[str], constants: Collection[str], library: bool, links: bool = True
+) -> str | None:
     """What the object shows that the version may not do, as the rest of a sentence that begins with "the file".
 
     Args:
         own: the names that it has to define, and may refer to.
         constants: its ``__constant__`` variables.
         library: whether it is a library version, which may keep handles and plans, and call what it links.
+        links: whether it could be linked; if not, a name that no rule knows is likely a slip, which the linker tells.
     """
-    return next(_found(obj, own, constants, library), None)
+    return next(_found(obj, own, constants, library, links), None)
 
 
-def _found(obj: ElfObject, own: Collection[str], constants: Collection[str], library: bool) -> Iterator[str]:
+def _found(
+    obj: ElfObject, own: Collection[str], constants: Collection[str], library: bool, links: bool
+) -> Iterator[str]:
     for name in dict.fromkeys(s.name for s in obj.symbols if s.undefined and s.name not in own):
         rule = rules.broken(name, library)
         if name == "atexit" and rule and obj.references(name) <= obj.references("__cudaRegisterFatBinary"):
@@ -46,7 +51,7 @@ def _found(obj: ElfObject, own: Collection[str], constants: Collection[str], lib
             continue  # the destructor of a plan that it keeps, or what <iostream> does
         if rule and not rules.allowed(name):
             yield f"{rule.trick} ({_readable(name)})"
-        elif not library and not rules.allowed(name):
+        elif not library and links and not rules.allowed(name):
             yield f"calls {_readable(name)}, which is not among the functions that a launcher may call"
     for symbol in obj.symbols:
         if symbol.is_resolver:
