@@ -20,6 +20,9 @@ from msbench.spec import Case, Operator, Precision
 REDZONE = 4096
 """Bytes, at least, before and after each array."""
 
+TAIL = 1 << 16
+"""Bytes, at least, after the last array: where a kernel might hide what it wants to find again."""
+
 ALIGNMENT = 256
 """What ``cudaMalloc`` promises: an aligned arena gives every array this, and a buffer must start on it."""
 
@@ -86,7 +89,7 @@ class Layout:
         end = 0
         for index, array in enumerate((*operator.inputs_, *operator.outputs)):
             dtype = storage_dtype(array, precision)
-            offset = -(-(end + REDZONE) // ALIGNMENT) * ALIGNMENT
+            offset = -(-(end + TAIL) // ALIGNMENT) * ALIGNMENT
             if misaligned:
                 offset += dtype.itemsize * (1 + index % (16 // dtype.itemsize - 1))
             slots.append(Slot(array.name, offset, extents[array.name], dtype, array.output))

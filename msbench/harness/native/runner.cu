@@ -381,12 +381,15 @@ int runner_keeps_stream(const Call* call, double wait_seconds, int* stage) {
         if (!code) code = cudaMemcpyAsync(&written, runner.counter, sizeof(written), cudaMemcpyDeviceToHost, runner.side);
         if (!code) code = cudaStreamSynchronize(runner.side);
     }
+    // No symbol shows the thread's own default stream, whose handle is a number: a kernel may stay there from call to call.
+    const bool elsewhere = cudaStreamQuery(cudaStreamPerThread) == cudaErrorNotReady;
+    cudaGetLastError();
     const bool held = !timed_out();
     release();
     if (int ended = synchronize(stage)) return code ? code : ended;
     if (code) return code;
     if (blocked) return kBlocked;
-    return held && written ? kEscaped : 0;
+    return elsewhere || (held && written) ? kEscaped : 0;
 }
 
 // Keeps all multiprocessors busy, so that the clocks are up.

@@ -150,6 +150,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     of(stream)->drain();
     return static_cast<cudaError_t>(fail(sticky));
 }
+cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() { return finish(); }
 cudaError_t cudaGetLastError() {
     const int code = sticky ? sticky.load() : last_error;
