@@ -180,14 +180,14 @@ def _times(result: Evaluation, reference: Mapping[str, Measurement]) -> Table:
     for heading in ("cold", "hot", "host", "vs naive (95 %)", ""):
         table.add_column(heading, justify="right")
     for m in result.measurements:
-        note = escape(m.failure.message) if m.failure else "noisy" if m.noisy else ""
+        remarks = [m.failure.message] if m.failure else ["noisy" if m.noisy else "", m.throttle or ""]
         table.add_row(
             "  " + m.case.id,
             nanoseconds(_cold(m)),
             nanoseconds(m.hot_ns),
             nanoseconds(m.host_ns),
             _ratio(reference.get(m.case.id), m),
-            note,
+            escape("; ".join(filter(None, remarks))),
         )
     return table
 
@@ -233,6 +233,7 @@ def as_json(op: Operator, results: Sequence[Evaluation]) -> dict[str, Any]:
                     "hot_ns": m.hot_ns,
                     "host_ns": m.host_ns,
                     "noisy": m.noisy,
+                    "disturbed": m.throttle or None,
                     "speedup": ratios.get(m.case.id),
                     "message": m.failure.message if m.failure else None,
                 }

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 from rich.markup import escape
 
+from msbench.cli import audit, exploits, look, measure, mutants, search, site, study  # noqa: F401  their commands register themselves, in this order
 from msbench.cli import db as _db  # noqa: F401
-from msbench.cli import exploits, look, measure, mutants, search, site  # noqa: F401  their commands register themselves, in this order
 from msbench.cli._app import app, db_app
 from msbench.cli._options import err
 from msbench.errors import MsbenchError, WaitingForAnswer
@@ -33,7 +33,9 @@ def main() -> NoReturn:
         sys.exit(2)
     except SystemExit as ended:  # typer has already turned a KeyboardInterrupt into this
         if ended.code == _INTERRUPTED:
-            said = "\ninterrupted; what was finished is stored, and optimize and bench go on with --resume"
+            said = (
+                "\ninterrupted; what was finished is stored, and optimize, bench, audit and study go on with --resume"
+            )
             err.print(said, soft_wrap=True)
         raise
     sys.exit(0)

@@ -57,7 +57,7 @@ Sittings = Annotated[
     typer.Option(
         "--sittings",
         min=1,
-        help="How many times cases of a few microseconds are measured, each time in new processes.",
+        help="How many times a case is measured, each time in new processes; those of more than 20 ms once.",
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of inputs, held-out sizes and measuring order.")]

@@ -114,8 +114,20 @@ def bench(
     cases: Cases = "all",
     executor: Exec = "auto",
     profile: Annotated[bool, typer.Option("--profile", help="Profile the largest case of every version.")] = False,
+    profile_fastest: Annotated[
+        bool, typer.Option("--profile-fastest", help="Profile it of each task's fastest version only.")
+    ] = False,
     budget: Annotated[float, typer.Option("--budget", help="Seconds of measuring a case may take.")] = 0.5,
     sittings: Sittings = 1,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            "--batch",
+            min=1,
+            help="Tasks that are checked side by side, by default as many as the device has room for: that takes least time"
+            " for all, 1 or 2 bring each verdict soonest.",
+        ),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Check ordinary inputs only, not the adversarial ones.")
     ] = False,
@@ -155,7 +167,8 @@ def bench(
                 Plan(
                     cases=operators.select_cases(task.operator, cases, seed),
                     checks=Checks.QUICK if quick else Checks.FULL,
-                    profile=profile,
+                    profile=profile or profile_fastest,
+                    profile_fastest=profile_fastest,
                     seed=seed,
                     time_budget_s=budget,
                     sittings=sittings,
@@ -168,7 +181,8 @@ def bench(
             left = [job for job in jobs if not _is_done(store, chosen.device().id, job, command)]
             out.print(f"{len(jobs) - len(left)} of {len(jobs)} tasks are done already.")
             jobs = left
-        for number, (job, results) in enumerate(evaluate_all(chosen, jobs, command=command, progress=live), 1):
+        stream = evaluate_all(chosen, jobs, command=command, progress=live, batch=batch)
+        for number, (job, results) in enumerate(stream, 1):
             if isinstance(results, MsbenchError):
                 err.print(f"[red]{job.task}[/]: {escape(str(results))}", soft_wrap=True)
                 failed += len(job.candidates)
@@ -181,10 +195,10 @@ def bench(
             report.evaluation(out, job.operator, results)
             live.task(f"{number} of {len(jobs)} tasks done")
         if passages:
-            stream, now = Throughput(tuple(passages)), datetime.now(UTC).isoformat(timespec="milliseconds")
+            passed, now = Throughput(tuple(passages)), datetime.now(UTC).isoformat(timespec="milliseconds")
             place = {"device_id": chosen.device().id, "harness": harness_digest(), "command": command}
-            store.add_trials(trials(stream, **place, created_at=now))
-            report.throughput(out, stream)
+            store.add_trials(trials(passed, **place, created_at=now))
+            report.throughput(out, passed)
     if failed:
         err.print(f"{failed} version(s) did not pass; the tables above say why.")
         raise typer.Exit(1)

@@ -65,16 +65,20 @@ class _Candidate:
         self._workspace_bytes = 0
 
     def open(self, library: str, workers: int, time_limit_s: float) -> dict[str, Any]:
+        wire.confine()
         self._library = ctypes.CDLL(library, mode=os.RTLD_NOW | os.RTLD_LOCAL)
         self._library.msbench_workspace.restype = ctypes.c_size_t
         self._workers = workers
         self._time_limit_s = time_limit_s
         return {}
 
-    def map(self, arena: int, path: str, slots: list[tuple[int, int]]) -> dict[str, Any]:
-        """Map an arena; ``slots``: (offset, bytes) of each array."""
-        with open(path, "r+b") as file:  # noqa: PTH123
-            memory = _Memory(mmap.mmap(file.fileno(), 0))
+    def map(self, arena: int, slots: list[tuple[int, int]]) -> dict[str, Any]:
+        """Map the arena whose descriptor came along; ``slots``: (offset, bytes) of each array."""
+        file = wire.take_file()
+        try:
+            memory = _Memory(mmap.mmap(file, 0))
+        finally:
+            os.close(file)
         memory.fence(slots)
         self._arenas[arena] = memory
         return {"address": memory.address}
@@ -134,6 +138,11 @@ class _Candidate:
         self._look_at_workspace()
         return {}
 
+    def live_bytes(self) -> dict[str, Any]:
+        """What the candidate holds at the moment."""
+        self._library.msbench_live_bytes.restype = ctypes.c_int64
+        return {"bytes": self._library.msbench_live_bytes()}
+
     def _fill_workspace(self) -> None:
         if self._workspace is None:
             return
@@ -168,5 +177,12 @@ def _integers(values: list[int]) -> ctypes.Array[ctypes.c_int64]:
 
 if __name__ == "__main__":
     candidate = _Candidate()
-    commands = (candidate.open, candidate.map, candidate.unmap, candidate.reserve, candidate.launch)
+    commands = (
+        candidate.open,
+        candidate.map,
+        candidate.unmap,
+        candidate.reserve,
+        candidate.launch,
+        candidate.live_bytes,
+    )
     wire.serve({command.__name__: command for command in commands})

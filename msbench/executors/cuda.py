@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import cached_property, partial
@@ -15,27 +16,35 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from msbench import resources
-from msbench.errors import DeviceError, StoreError, ToolchainError
+from msbench.errors import DeviceError, StoreError, ToolchainError, WorkerError
 from msbench.harness import build as building
 from msbench.harness import ceilings as device_ceilings
-from msbench.harness import gpus, ncu, telemetry, timing, toolchain
+from msbench.harness import gpu_runner, gpus, ncu, telemetry, timing, toolchain
 from msbench.harness import profile as profiling
 from msbench.harness.arena import Arena, Layout
+from msbench.harness.calls import WholeCalls
 from msbench.harness.check import POISONS
-from msbench.harness.gpu_runner import GpuRunner, Job, MeasuredProcess, worker_environment
+from msbench.harness.confine import Rules
+from msbench.harness.evaluate import harness_digest
+from msbench.harness.gpu_memory import MemoryWatch
+from msbench.harness.gpu_runner import RECOVERY_S, GpuRunner, Job, MeasuredProcess, worker_environment
 from msbench.harness.inputs import generate
 from msbench.harness.locks import gpu_lock
+from msbench.harness.process import WorkerProcess
 from msbench.harness.protocols import Plan, Runner
-from msbench.harness.shared_memory import Block, SharedMemory
+from msbench.harness.shared_memory import KEPT_BYTES, Block, SharedMemory
 from msbench.harness.spans import span
 from msbench.harness.verify import verify_timed
-from msbench.model import BuildResult, Candidate, Ceilings, Device, Measurement, Profile, digest
+from msbench.model import BuildResult, Candidate, Ceilings, Device, Fault, Measurement, Profile, digest
 from msbench.spec import Case, Operator, Precision
 from msbench.statistics import median
 
 _INPUT_SETS = 2
 _SETS_LIMIT = 24 * 2**30  # bytes of all input sets together
 _PROFILE_LIMIT_S = 240.0
+_COMPILE_LIMIT_S = 180.0
+_KEPT_BESIDE = 2**28  # bytes of free device memory that a sibling keeps
+_TRIES = 5  # each takes gpu_runner.RECOVERY_S and more
 
 
 class CeilingsStore(Protocol):
@@ -66,22 +75,47 @@ class CudaExecutor:
     check_limit: float | None = None
 
     def __init__(
-        self, gpu: gpus.Gpu, tools: toolchain.Toolchain, store: CeilingsStore | None = None, *, locked: bool = False
+        self,
+        gpu: gpus.Gpu,
+        tools: toolchain.Toolchain,
+        store: CeilingsStore | None = None,
+        *,
+        elder: CudaExecutor | None = None,
     ) -> None:
         self.gpu = gpu
         self.toolchain = tools
         self.arch = toolchain.architecture(gpu.capability)
         self._store = store
-        self._locked = locked
+        self._elder = elder
         self._resources = ExitStack()
         self._runners: list[GpuRunner] = []
         self._nvml = telemetry.Gpu(gpu.uuid)
+        self._memory_watch = MemoryWatch(self._nvml.memory, self._nvml.processes)
         self._groups = 0
 
     def sibling(self) -> CudaExecutor:
         """Another one on the same GPU, for checking in a thread of its own while this one holds the GPU's lock."""
         _ = self.xp
-        return CudaExecutor(self.gpu, self.toolchain, self._store, locked=True)
+        return CudaExecutor(self.gpu, self.toolchain, self._store, elder=self)
+
+    def compile_checks(self, op: Operator) -> None:
+        """See ``batch.Divisible``; done once for an operator, GPU architecture, CuPy and harness. A check tells what fails."""
+        if not op.folder:
+            return
+        folder = Path(op.folder)
+        key = digest(
+            "checks", (folder / "spec.py").read_text(encoding="utf-8"), self.arch, self.xp.__version__, harness_digest()
+        )
+        done = resources.cache_dir() / "checks" / key
+        if done.exists():
+            return
+        environment = {**os.environ, **worker_environment(self.gpu.uuid)}
+        argv = [sys.executable, "-m", "msbench.harness.compile_checks"]
+        with suppress(WorkerError, OSError):
+            with WorkerProcess(argv, env=environment) as process:
+                process.call("compile", _COMPILE_LIMIT_S, operator=op.name, folder=str(folder.parent))
+            done.parent.mkdir(parents=True, exist_ok=True)
+            done.touch()
 
     # ------------------------------------------------------------------ the device
 
@@ -94,7 +128,7 @@ class CudaExecutor:
             raise DeviceError(
                 f"The cuda executor needs CuPy: {error}. Install it with `pip install 'mskernelbench[cuda]'`."
             ) from error
-        if not self._locked:
+        if self._elder is None:
             self._resources.enter_context(gpu_lock(self.gpu.uuid, waiting=lambda text: print(text, file=sys.stderr)))
         try:
             cupy.cuda.Device(self.gpu.index).use()
@@ -144,7 +178,7 @@ class CudaExecutor:
 
     def ceilings(self) -> Ceilings:
         """What this GPU reaches; measured on first use where the store does not know it."""
-        return self._ceilings
+        return self._elder.ceilings() if self._elder else self._ceilings
 
     # ------------------------------------------------------------------ candidates
 
@@ -168,8 +202,9 @@ class CudaExecutor:
             self._runner_binary,
             Path(build.binary),
             self.gpu.uuid,
-            self._finish_own_work,
+            self._before_call,
             self._require_health,
+            self._memory_watch,
         )
         self._runners.append(runner)
         return runner
@@ -178,22 +213,51 @@ class CudaExecutor:
         with span("wait for own device work"), self.xp.cuda.Device(self.gpu.index):  # which is a thread's own choice
             self.xp.cuda.runtime.deviceSynchronize()
 
-    def _require_health(self) -> None:
-        """After a failure: the device must still do arithmetic, or all that follows would be blamed on kernels."""
+    def _before_call(self) -> None:
+        self._finish_own_work()
+        self._memory_watch.begin()
+
+    def _require_health(self, process_lost: bool) -> None:
+        """After a failure: the device must still do arithmetic, or all that follows would be blamed on kernels.
+
+        Where it cost a process, a new one must also come up, and run a kernel: that is what follows. It is asked first,
+        since it is given up after a while, and a call of this process on a device that hangs never comes back.
+        """
         try:
+            if process_lost:
+                self._start_and_launch()
             healthy = _arithmetic_works(self.xp)
-        except self.xp.cuda.runtime.CUDARuntimeError as error:
+        except (WorkerError, DeviceError, self.xp.cuda.runtime.CUDARuntimeError) as error:
+            reason = str(error).rstrip(".")
             raise DeviceError(
-                f"{self.gpu.name} does not work any more: {error}. Start again; see nvidia-smi."
+                f"{self.gpu.name} does not work any more: {reason}. Start again; see nvidia-smi."
             ) from error
         if not healthy:
             raise DeviceError(f"{self.gpu.name} computes wrong results. Stop using it.")
+
+    def _start_and_launch(self) -> None:
+        """In a new process. One that was killed may hold its memory for some seconds more, so that is waited for."""
+        for left in reversed(range(_TRIES)):
+            try:
+                process = MeasuredProcess(
+                    self._runner_binary, None, self.gpu.uuid, lambda: None, lambda process_lost: None
+                )
+            except WorkerError as error:
+                if not left or error.kind != Fault.OUT_OF_MEMORY:
+                    raise
+                continue
+            try:
+                process.floor(1)
+            finally:
+                process.close()
+            return
 
     # ------------------------------------------------------------------ memory
 
     @cached_property
     def _memory(self) -> SharedMemory:
-        return SharedMemory(self.xp.cuda, self.xp.get_default_memory_pool().free_all_blocks, self._forget)
+        kept = KEPT_BYTES if self._elder is None else _KEPT_BESIDE
+        return SharedMemory(self.xp.cuda, self.xp.get_default_memory_pool().free_all_blocks, self._forget, kept)
 
     def _forget(self, handle: str) -> None:
         for runner in self._runners:
@@ -202,7 +266,11 @@ class CudaExecutor:
     def arena(self, layout: Layout) -> Arena:
         """See ``protocols.Executor``. Raises MemoryError where the device has no room."""
         with span("memory"):
-            block = self._memory.take(layout.nbytes)
+            try:
+                block = self._memory.take(layout.nbytes)
+            except MemoryError:
+                time.sleep(RECOVERY_S)  # a version that took it may be about to be ended
+                block = self._memory.take(layout.nbytes)
         buffer = self._memory.array(block, layout.nbytes)
         return Arena(layout, buffer, self.xp, handle=block.handle, release=partial(self._give_back, block))
 
@@ -230,7 +298,7 @@ class CudaExecutor:
                 arena.poison(POISONS[0])  # a call sees around its arrays what it sees when it is checked
             self.xp.get_default_memory_pool().free_all_blocks()
             return timing.measure_group(
-                subjects,
+                [WholeCalls(subject) for subject in subjects] if plan.whole_calls else subjects,
                 Job.of(op, case, arenas, poison=True),
                 case,
                 group=self._group_id(case, subjects),
@@ -306,6 +374,7 @@ class CudaExecutor:
             self.xp.get_default_memory_pool().free_all_blocks()
             job |= {"runner": str(self._runner_binary), "binary": build.binary}
             job |= {"data": str(work / "memory"), "nbytes": layout.nbytes}
+            job |= {"rules": Rules.LIBRARY if gpu_runner.CONFINED_PROFILES else None}
             (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
             return ncu.collect(
                 self.toolchain.ncu,

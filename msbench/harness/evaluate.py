@@ -20,7 +20,7 @@ from typing import Self, TypeVar
 
 from msbench import roofline
 from msbench.errors import DeviceFull, UnsupportedError, WorkerError
-from msbench.harness import sittings
+from msbench.harness import confine, sittings
 from msbench.harness.check import CaseCheck, fault_of
 from msbench.harness.protocols import Checks, Executor, Plan, Progress, Remembers, Runner
 from msbench.harness.schedule import Scheduled, schedule, work
@@ -162,8 +162,8 @@ class _Entry:
 class Group:
     """Versions of one task on their way through the stages, together; a failed one is left alone from there on.
 
-    ``check`` builds and checks, ``finish`` measures and profiles what passed. In between (``pause``) the group may move to
-    another executor of the same device: its processes are ended, and started again where they are needed.
+    ``check`` builds and checks, ``finish`` measures and profiles what passed, in the same processes. ``pause`` ends them in
+    between; they are started again where they are needed.
     """
 
     def __init__(
@@ -213,9 +213,8 @@ class Group:
         with self._recording():
             self._end_processes()
 
-    def finish(self, command: str, executor: Executor | None = None) -> list[Evaluation]:
+    def finish(self, command: str) -> list[Evaluation]:
         """Measure and profile what passed; one evaluation for each candidate. Raises what ``evaluate`` raises."""
-        self.executor = executor or self.executor
         with self._recording():
             return self._finish(command)
 
@@ -223,8 +222,8 @@ class Group:
         if self.plan.measure and self.executor.measures:
             self._open([entry for entry in self._entries if entry.alive and entry.runner is None])
             self._measure()
-            self._end_processes()  # no runner may disturb a profiler, nor hold memory that it needs
             if self.plan.profile:
+                self._end_processes()  # no runner may disturb a profiler, nor hold memory that it needs
                 self._profile()
         if self.plan.measure and isinstance(self.executor, Remembers):
             self._recall(self.executor)
@@ -274,6 +273,8 @@ class Group:
             self.progress.advanced(done, len(planned), item.case.id)
         for entry in self._entries:
             self._tell_refused(entry)
+            if entry.runner is not None and (missing := confine.missing()):
+                entry.notes.append(f"It ran without {missing}, which this machine has not got.")
 
     def _tell_refused(self, entry: _Entry) -> None:
         """Say which cases a library does not take; one that takes none has no times."""
@@ -325,12 +326,12 @@ class Group:
         for done, case in enumerate(cases, 1):
             parts[case] = [self._measure_group(case)]
             self.progress.advanced(done, len(cases), case.id)
-        short = [case for case, (found,) in parts.items() if sittings.is_short(list(found.values()))]
-        for number in range(2, self.plan.sittings + 1 if short else 2):
+        again = [case for case, (found,) in parts.items() if sittings.sits_again(list(found.values()))]
+        for number in range(2, self.plan.sittings + 1 if again else 2):
             self._open([entry for entry in self._entries if entry.alive])
-            for case in short:
+            for case in again:
                 parts[case].append(self._measure_group(case))
-            self.progress.advanced(number, self.plan.sittings, f"{len(short)} short cases, in new processes")
+            self.progress.advanced(number, self.plan.sittings, f"{len(again)} cases, in new processes")
         for sat in parts.values():
             whole = [number for number in sat[0] if all(number in part for part in sat)]
             joined = sittings.join([[part[number] for number in whole] for part in sat], self.plan.half_width)
@@ -404,7 +405,11 @@ class Group:
         nbytes = {case: self.op.nbytes(self.precision.itemsize, **dict(case.dims)) for case in self.plan.cases}
         cases = self.plan.profile_cases or tuple(sorted(nbytes, key=lambda case: nbytes[case])[-1:])
         todo = [
-            (entry, case) for entry in self._entries if entry.alive for case in cases if case.dims not in entry.refused
+            (entry, case)
+            for case in cases
+            for entry in self._worth_profiling(
+                [e for e in self._entries if e.alive and case.dims not in e.refused], case
+            )
         ]
         for done, (entry, case) in enumerate(todo, 1):
             assert entry.build is not None
@@ -417,6 +422,17 @@ class Group:
                 if profile.failure:
                     entry.fail(Stage.PROFILE, profile.failure)
             self.progress.advanced(done, len(todo), f"{entry.name} at {case.id}")
+
+    def _worth_profiling(self, entries: Sequence[_Entry], case: Case) -> Sequence[_Entry]:
+        if not self.plan.profile_fastest:
+            return entries
+        times = {
+            number: median([sample for samples in measurement.samples_ns for sample in samples])
+            for number, entry in enumerate(entries)
+            for measurement in entry.measurements
+            if measurement.case == case and any(measurement.samples_ns)
+        }
+        return [entries[min(times, key=lambda number: times[number])]] if times else []
 
     def _recall(self, memory: Remembers) -> None:
         """Add what was measured earlier to what was checked now, saying that it was earlier."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msbench import limits
 from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerError, WorkerTimeout
 from msbench.harness.arena import Arena, Slot
-from msbench.harness.process import WorkerProcess
+from msbench.harness.confine import Rules
+from msbench.harness.process import Watch, WorkerProcess
 from msbench.harness.screen import is_library
-from msbench.model import Candidate
+from msbench.model import Candidate, Fault, Origin
 from msbench.spec import Case, Operator
 
 START_LIMIT_S = 120.0
@@ -25,8 +28,17 @@ LAUNCH_LIMIT_S = 30.0
 HOLD_S = 0.5
 """How long the stream is held for a launcher that waits for it, before that is reported."""
 
+RECOVERY_S = 1.0
+"""How long a version that found no memory waits for another one to be ended, until it tries again."""
+
 FLUSH_FACTOR = 2.0
 """How many times the L2 cache's size is read over between cold repetitions."""
+
+CONFINED = True
+"""Whether a version on a GPU is held to ``confine.Rules``; False for a driver that needs what they forbid."""
+
+CONFINED_PROFILES = True
+"""The same for the process that a profiler watches, which is held to the rules for libraries."""
 
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_CACHE_PATH")
 
@@ -94,8 +106,9 @@ class MeasuredProcess:
 
     ``before_call`` runs before each command: the referee finishes its own device work there, so that a kernel finds its
     inputs written and nothing else on the device. After an error that costs the process its CUDA context, the process
-    is ended and later calls raise WorkerCrashed. ``require_health`` is called after each failure, and raises
-    DeviceError where the device itself has suffered. Without a ``binary`` there are only the empty kernels.
+    is ended and later calls raise WorkerCrashed. ``require_health`` is called after each failure, told whether that cost
+    the process, and raises DeviceError where the device itself has suffered. ``watch``: see ``WorkerProcess``. Without a
+    ``binary`` there are only the empty kernels.
     """
 
     def __init__(
@@ -104,12 +117,20 @@ class MeasuredProcess:
         binary: Path | None,
         gpu_uuid: str,
         before_call: Callable[[], None],
-        require_health: Callable[[], None],
+        require_health: Callable[[bool], None],
+        watch: Watch | None = None,
+        rules: Rules | None = None,
     ) -> None:
         self._before_call = before_call
         self._require_health = require_health
         argv = [sys.executable, "-m", "msbench.harness.worker"]
-        self._process = WorkerProcess(argv, env=worker_environment(gpu_uuid), log=None)
+        self._process = WorkerProcess(
+            argv,
+            env=worker_environment(gpu_uuid),
+            memory_bytes=limits.memory(),
+            rules=rules if CONFINED else None,
+            watch=watch,
+        )
         try:
             self._call(
                 "open",
@@ -156,6 +177,24 @@ class MeasuredProcess:
         """Time so many empty kernels in a row in the same way."""
         return _batch(self._call("floor", LAUNCH_LIMIT_S, repetitions=repetitions, launches=launches))
 
+    def whole(
+        self,
+        first_set: int,
+        repetitions: int,
+        *,
+        cold: bool = True,
+        nothing: bool = False,
+        limit_s: float = LAUNCH_LIMIT_S,
+    ) -> Batch:
+        """Time whole calls of the prepared job (of an empty kernel, for ``nothing``), from an idle device to an idle one."""
+        asked = {"first_set": first_set, "repetitions": repetitions, "cold": cold, "nothing": nothing}
+        ns = tuple(self._call("whole", limit_s, **asked)["ns"])
+        return Batch(ns, ns)
+
+    def live_bytes(self) -> int:
+        """See ``protocols.CountsMemory``."""
+        return int(self._call("live_bytes", LAUNCH_LIMIT_S)["bytes"])
+
     def capture(self, copies: int, *, nothing: bool = False) -> int:
         """Capture calls (of an empty kernel, for ``nothing``) in a graph; how many device operations it has."""
         return int(self._call("capture", LAUNCH_LIMIT_S, copies=copies, nothing=nothing)["nodes"])
@@ -183,15 +222,21 @@ class MeasuredProcess:
     def _call(self, command: str, limit_s: float, **payload: Any) -> dict[str, Any]:
         self._before_call()
         try:
+            try:
+                return self._process.call(command, limit_s, **payload)
+            except WorkerError as error:
+                if not (self.alive and error.kind == Fault.OUT_OF_MEMORY):
+                    raise
+            time.sleep(RECOVERY_S)  # who took the memory may be about to be ended
             return self._process.call(command, limit_s, **payload)
         except (WorkerCrashed, WorkerTimeout):
-            self._require_health()
+            self._require_health(True)
             raise
         except WorkerError as error:
             self._end_if_lost()
-            self._require_health()
-            if error.kind == "device":
-                raise DeviceError(f"{error}.") from error
+            self._require_health(not self.alive)
+            if error.kind == Fault.DEVICE:
+                raise DeviceError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
             raise LaunchFailed(str(error), error.kind, error.log) from error
 
     def _end_if_lost(self) -> None:
@@ -213,12 +258,14 @@ class GpuRunner(MeasuredProcess):
         binary: Path,
         gpu_uuid: str,
         before_call: Callable[[], None],
-        require_health: Callable[[], None],
+        require_health: Callable[[bool], None],
+        watch: Watch | None = None,
     ) -> None:
         self.op = op
         self.candidate = candidate
         self._binary = binary
-        super().__init__(runner, binary, gpu_uuid, before_call, require_health)
+        rules = Rules.LIBRARY if candidate.origin is Origin.LIBRARY else Rules.GPU
+        super().__init__(runner, binary, gpu_uuid, before_call, require_health, watch, rules)
 
     def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         """See ``protocols.Runner``."""
@@ -226,6 +273,8 @@ class GpuRunner(MeasuredProcess):
 
     def record(self, arena: Arena, case: Case) -> bool:
         """See ``protocols.Recorder``."""
+        if self.candidate.entry is not None:
+            return False  # which may wait and allocate
         try:
             answer = self._call("record", LAUNCH_LIMIT_S, job=Job.of(self.op, case, [arena]).payload())
         except LaunchFailed as error:

@@ -35,9 +35,11 @@ class Plan:
 
     ``cases`` are checked and measured. ``heldout`` further cases, drawn from ``seed``, are only checked (``full``).
     ``time_budget_s`` and ``half_width`` are the measurement's two ways to stop, for each case: the time that a group of
-    candidates may take, and the relative half-width of the 95 % interval that is narrow enough. Cases of a few
-    microseconds are measured ``sittings`` times, each time with new processes.
+    candidates may take, and the relative half-width of the 95 % interval that is narrow enough. Cases are measured
+    ``sittings`` times, each time with new processes, but for long ones (``sittings.several``). ``whole_calls``: a time is
+    that of a call from an idle device to an idle device, on the host's clock, whatever the call does in between.
     ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
+    ``profile_fastest``: of the versions only the one that is fastest on that case.
     """
 
     cases: tuple[Case, ...]
@@ -46,10 +48,12 @@ class Plan:
     measure: bool = True
     profile: bool = False
     profile_cases: tuple[Case, ...] = ()
+    profile_fastest: bool = False
     seed: int = 0
     time_budget_s: float = 5.0
     half_width: float = 0.01
     sittings: int = 4
+    whole_calls: bool = False
 
 
 class Progress(Protocol):
@@ -96,6 +100,14 @@ class Recorder(Protocol):
 
     def replay_record(self) -> None:
         """Run what was recorded, and wait for its end. Raises what ``Runner.launch`` raises."""
+
+
+@runtime_checkable
+class CountsMemory(Protocol):
+    """A runner of a candidate whose ``Entry`` counts what the candidate allocates."""
+
+    def live_bytes(self) -> int:
+        """Bytes that it has allocated and not freed. Raises what ``Runner.launch`` raises."""
 
 
 class Executor(Protocol):

@@ -73,13 +73,13 @@ def _environment() -> list[str]:
 
 
 def _files() -> list[str]:
-    """Open files by number, but for devices and what drivers and event loops use."""
+    """Open files by number, but for devices, sockets and what event loops use: a driver opens its own at any time."""
     folder = Path("/proc/self/fd")
     found = []
     for path in sorted(folder.iterdir(), key=lambda path: int(path.name)):
         with suppress(OSError):  # the descriptor of this listing
             target = str(path.readlink())
-            if not target.startswith(("/dev/", "anon_inode:", "/proc/")):
+            if not target.startswith(("/dev/", "anon_inode:", "socket:", "/proc/")):
                 found.append(f"{path.name} {target}")
     return found
 

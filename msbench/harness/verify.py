@@ -7,8 +7,8 @@ from typing import Any
 
 from msbench.errors import WorkerError
 from msbench.harness.arena import Arena
-from msbench.harness.check import POISONS, describe, fault_of
-from msbench.harness.compare import compare, touched
+from msbench.harness.check import POISONS, describe, fault_of, look
+from msbench.harness.compare import Expectation, touched
 from msbench.harness.inputs import generate
 from msbench.harness.spans import span
 from msbench.harness.timing import Again
@@ -48,20 +48,20 @@ def verify_timed(
                 failures[index] = Failure(fault_of(error), f"{str(error).rstrip('.')}.", error.log)
                 continue
             with span("compare"):
-                failures[index] = _look(arena, expectation, xp)
+                failures[index] = _look(arena, expectation)
     return failures
 
 
-def _look(arena: Arena, expectation: Any, xp: Any) -> Failure | None:
-    if arena.damaged_redzones():
-        return Failure(Fault.OUT_OF_BOUNDS, "while it was timed, the kernel wrote outside its arrays.")
-    if arena.changed_inputs(expectation.inputs):
-        return Failure(Fault.INPUT_CHANGED, "while it was timed, the kernel wrote to its inputs.")
-    for slot in arena.layout.outputs:
-        name = slot.name
-        reference, bound = expectation.references[name], expectation.bounds[name]
-        found = compare(reference, bound, arena.view(name), xp, POISONS[0].byte(slot.dtype))
-        if found.wrong:
-            fault = Fault.UNWRITTEN if found.poisoned == found.wrong else Fault.MISMATCH
-            return Failure(fault, f"while it was timed, {describe(name, found)}.")
+def _look(arena: Arena, expectation: Expectation) -> Failure | None:
+    found = look(arena, expectation)
+    if not found.intact:
+        outside = bool(arena.damaged_redzones())
+        fault = Fault.OUT_OF_BOUNDS if outside else Fault.INPUT_CHANGED
+        return Failure(
+            fault, f"while it was timed, the kernel wrote {'outside its arrays' if outside else 'to its inputs'}."
+        )
+    for name, seen in found.comparisons(arena, expectation, POISONS[0]).items():
+        if seen.wrong:
+            fault = Fault.UNWRITTEN if seen.poisoned == seen.wrong else Fault.MISMATCH
+            return Failure(fault, f"while it was timed, {describe(name, seen)}.")
     return None

@@ -12,11 +12,13 @@ import json
 import mmap
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from msbench.harness import snapshot, wire
+from msbench.harness.confine import Rules, confine
 
 # As in native/runner.cu: results that are no CUDA errors, and where an error was seen.
 _BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED, _WROTE_ELSEWHERE = -1, -2, -3, -4
@@ -83,6 +85,7 @@ class Worker:
         self._candidate: Any = None
         self._mapped: dict[str, int] = {}
         self._call = _Call()
+        self._confine: Callable[[], object] = wire.confine
 
     def handlers(self) -> dict[str, wire.Handler]:
         """What the referee may ask for."""
@@ -98,6 +101,8 @@ class Worker:
             "replay",
             "busy",
             "floor",
+            "whole",
+            "live_bytes",
             "unmap",
             "alive",
         )
@@ -109,9 +114,17 @@ class Worker:
         for name in ("runner_error_name", "runner_error_text"):
             getattr(self._runner, name).restype = ctypes.c_char_p
         self._runner.runner_nothing.restype = ctypes.c_void_p
-        self._done(self._runner.runner_open(ctypes.c_double(flush_factor), ctypes.c_double(hold_seconds)))
+        try:
+            self._done(self._runner.runner_open(ctypes.c_double(flush_factor), ctypes.c_double(hold_seconds)))
+        except CallFailed as error:  # there is no candidate yet that it could be laid to
+            if error.kind != "out_of_memory":
+                raise CallFailed(
+                    "device", f"the GPU can't be used by a new process: {error}; see nvidia-smi"
+                ) from error
+            raise
         if binary is None:
             return
+        self._confine()
         try:
             self._candidate = ctypes.CDLL(binary)
         except OSError as error:
@@ -169,6 +182,33 @@ class Worker:
         """Time so many empty kernels in a row the same way."""
         return self._cold(self._nothing(launches), 0, repetitions, True)
 
+    def whole(self, first_set: int, repetitions: int, cold: bool, nothing: bool = False) -> dict[str, Any]:
+        """Time whole calls (of an empty kernel, for ``nothing``), in nanoseconds on the host's clock."""
+        call = self._nothing(1) if nothing else self._call
+        # An entry of its own may set apart what belongs to the call from what the caller does around it.
+        names = () if nothing else ("msbench_call", "msbench_prepare", "msbench_finish")
+        found = [getattr(self._candidate, name, None) for name in names] or [None] * 3
+        launch, before, after = (ctypes.cast(one, ctypes.c_void_p) if one else None for one in found)
+        ns, stage = (ctypes.c_double * repetitions)(), ctypes.c_int()
+        code = self._runner.runner_whole(
+            ctypes.byref(call),
+            launch or ctypes.c_void_p(call.launch),
+            before,
+            after,
+            first_set,
+            repetitions,
+            int(cold),
+            ns,
+            ctypes.byref(stage),
+        )
+        self._done(code, stage)
+        return {"ns": list(ns)}
+
+    def live_bytes(self) -> dict[str, Any]:
+        """What the candidate has allocated and not freed."""
+        self._candidate.msbench_live_bytes.restype = ctypes.c_int64
+        return {"bytes": self._candidate.msbench_live_bytes()}
+
     def capture(self, copies: int, nothing: bool = False) -> dict[str, Any]:
         """Capture calls (of an empty kernel, for ``nothing``) into the graph that ``replay`` plays."""
         call = self._nothing(1) if nothing else self._call
@@ -199,6 +239,8 @@ class Worker:
 
     def once(self, job: dict[str, Any]) -> None:
         """Make a job's memory from a file, and one call that a profiler sees."""
+        if job["rules"]:
+            self._confine = partial(confine, Rules(job["rules"]), told=False)
         self.open(job["runner"], job["binary"], flush_factor=0.0, hold_seconds=1.0)
         pointer = ctypes.c_void_p()
         self._done(self._runner.runner_allocate(ctypes.c_size_t(job["nbytes"]), ctypes.byref(pointer)))
@@ -258,6 +300,8 @@ class Worker:
         return snapshot.take() | {name: str(value) for name, value in zip(_SETTINGS, values, strict=True)}
 
     def _unchanged(self, before: dict[str, str]) -> None:
+        if wire.rules() == Rules.LIBRARY:
+            return  # which sets itself up as it likes
         if found := snapshot.changed(before, self._state()):
             raise CallFailed("forbidden", found)
 

@@ -142,9 +142,10 @@ def test_pick_makes_it() -> None:
 
 def test_arena_leaves_nothing_behind(plain: CpuExecutor) -> None:
     arena = plain.arena(Layout.of(OP, FP32, CASE))
-    assert Path(arena.handle.path).exists()
+    file = Path(f"/proc/self/fd/{arena.handle.file}")
+    assert "msbench-arena" in str(file.readlink())
     arena.close()
-    assert not Path(arena.handle.path).exists()
+    assert not file.is_symlink() or "msbench-arena" not in str(file.readlink())
     arena.close()
 
 

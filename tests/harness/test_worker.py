@@ -12,6 +12,7 @@ from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerTimeo
 from msbench.harness import gpu_runner
 from msbench.harness.check import POISONS
 from msbench.harness.gpu_runner import GpuRunner, Job
+from msbench.model import Origin
 from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
 
 
@@ -59,11 +60,11 @@ def test_a_failed_launch_says_why_and_the_next_one_works(
 
 def test_an_illegal_address_ends_the_process(gpu: FakeGpu, runner: GpuRunner) -> None:
     arena, _ = filled(gpu, mode("sticky"))
-    before = gpu.health_checks
+    gpu.health_checks.clear()
     with pytest.raises(LaunchFailed, match="cudaErrorIllegalAddress, an illegal memory access") as failed:
         runner.launch(arena, mode("sticky"))
     assert failed.value.kind == "crash"
-    assert gpu.health_checks == before + 1
+    assert gpu.health_checks == [True]
     assert not runner.alive
     with pytest.raises(WorkerCrashed):
         runner.launch(arena, scale())
@@ -87,7 +88,7 @@ def test_a_hanging_kernel_is_killed(gpu: FakeGpu, runner: GpuRunner, monkeypatch
 
 def test_memory_that_cannot_be_shared_is_no_fault_of_the_kernel(gpu: FakeGpu, runner: GpuRunner) -> None:
     arena, _ = filled(gpu, scale())
-    arena.handle = b"/nowhere".ljust(64, b"\0").hex()
+    arena.handle = b"/dev/shm/cuda-fake-nowhere".ljust(64, b"\0").hex()
     with pytest.raises(DeviceError, match="can't be shared between processes"):
         runner.launch(arena, scale())
 
@@ -204,7 +205,7 @@ def test_empty_kernels_and_a_busy_device(runner: GpuRunner) -> None:
 def test_memory_is_mapped_once_and_let_go(gpu: FakeGpu, runner: GpuRunner) -> None:
     arena, _ = filled(gpu, scale())
     runner.launch(arena, scale())
-    Path(bytes.fromhex(arena.handle).rstrip(b"\0").decode()).rename(gpu.folder / "moved")
+    Path(bytes.fromhex(arena.handle).rstrip(b"\0").decode()).unlink()
     runner.launch(arena, scale())
     runner.forget(arena.handle)
     with pytest.raises(DeviceError):
@@ -216,3 +217,49 @@ def test_the_worker_sees_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = gpu_runner.worker_environment("GPU-1")
     assert "secret" not in environment.values()
     assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("forks", r"tried to start another process \(clone\), which is forbidden"),
+        ("connects", r"tried to open a network connection \(socket\), which is forbidden"),
+        ("writes", r"tried to write files \(openat /.*/fake-written\), which is forbidden"),
+    ],
+)
+def test_what_is_forbidden_is_named_and_the_next_one_works(
+    gpu: FakeGpu, runner: GpuRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arena, _ = filled(gpu, mode(name))
+    with gpu.runner_of() as one, pytest.raises(WorkerCrashed, match=says) as caught:
+        one.launch(arena, mode(name))
+    assert caught.value.kind == "forbidden"
+    assert not list(tmp_path.iterdir())
+    runner.launch(arena, scale())
+
+
+def test_what_the_driver_needs_is_allowed(gpu: FakeGpu, runner: GpuRunner) -> None:
+    """A local socket, the null device: from a driver's thread they may come at any time."""
+    arena, expected = filled(gpu, mode("local"))
+    runner.launch(arena, mode("local"))
+    np.testing.assert_array_equal(arena.view("y"), expected)
+
+
+def test_a_library_may_write_files_and_start_nothing(
+    gpu: FakeGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arena, _ = filled(gpu, mode("writes"))
+    with gpu.runner_of(origin=Origin.LIBRARY) as runner, pytest.raises(LaunchFailed):  # which says that it could
+        runner.launch(arena, mode("writes"))
+    assert (tmp_path / "fake-written").exists()
+    with gpu.runner_of(origin=Origin.LIBRARY) as runner, pytest.raises(WorkerCrashed, match="another process"):
+        runner.launch(arena, mode("forks"))
+
+
+def test_without_confinement_everything_runs(gpu: FakeGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_runner, "CONFINED", False)
+    arena, _ = filled(gpu, mode("connects"))
+    with gpu.runner_of() as runner:
+        runner.launch(arena, mode("connects"))

@@ -22,6 +22,10 @@ extern "C" cudaError_t cudaProfilerStop(void);
 namespace {
 
 constexpr int kMaxRepetitions = 512;
+
+// What a launch costs depends on its number in its stream, modulo four: on an H200 up to a microsecond lies between the
+// cheapest and the dearest place. A memset of a few kilobytes is no launch, one of a megabyte is. See runner_cold.
+constexpr int kPlaces = 4;
 constexpr size_t kGuardBytes = 512;
 constexpr int kGuardPattern = 0xA5;
 constexpr int kMaxStirred = 16;
@@ -38,6 +42,7 @@ constexpr int kWroteElsewhere = -4;
 enum Stage { kSetUp = 0, kLauncher = 1, kLastError = 2, kKernel = 3 };
 
 using Launch = int (*)(void* const*, const double*, const int64_t*, void*, size_t, void*);
+using Hook = int (*)(void* const*, const double*, const int64_t*);
 
 }  // namespace
 
@@ -153,14 +158,17 @@ int launch_nothing(void* const*, const double*, const int64_t* dims, void*, size
 
 void* workspace_of(const Call* call) { return call->workspace_bytes ? runner.workspace : nullptr; }
 
-int invoke(const Call* call, int set, int* stage) {
+void* const* row_of(const Call* call, int set) { return call->pointers + size_t(set % call->sets) * call->arrays; }
+
+int invoke_on(cudaStream_t stream, Launch launch, const Call* call, int set, int* stage) {
     cudaGetLastError();  // what an earlier call left behind is not this one's
-    const int code = call->launch(call->pointers + size_t(set % call->sets) * call->arrays, call->scalars, call->dims,
-                                  workspace_of(call), call->workspace_bytes, runner.stream);
+    const int code = launch(row_of(call, set), call->scalars, call->dims, workspace_of(call), call->workspace_bytes, stream);
     const int last = cudaGetLastError();
     if (code || last) *stage = code ? kLauncher : kLastError;
     return code ? code : last;
 }
+
+int invoke(const Call* call, int set, int* stage) { return invoke_on(runner.stream, call->launch, call, set, stage); }
 
 int synchronize(int* stage) {
     int code = cudaStreamSynchronize(runner.stream);
@@ -180,7 +188,7 @@ void release() { *static_cast<volatile unsigned*>(runner.flags) = runner.ticket;
 bool timed_out() { return static_cast<volatile unsigned*>(runner.flags)[1] == runner.ticket; }
 
 int poison_outputs(const Call* call, int set) {
-    void* const* outputs = call->pointers + size_t(set % call->sets) * call->arrays + (call->arrays - call->outputs);
+    void* const* outputs = row_of(call, set) + (call->arrays - call->outputs);
     for (int i = 0; i < call->outputs; ++i)
         if (int code = cudaMemsetAsync(outputs[i], kPoison, call->output_bytes[i], runner.stream)) return code;
     return 0;
@@ -403,6 +411,10 @@ int runner_busy(double seconds) {
 // Cold repetitions first_set, first_set + 1, …: outputs and workspace poisoned, two elements of each array of floats swapped
 // (where the call says so), L2 emptied, then the call between two events.
 //
+// An empty kernel after every fourth repetition moves the following ones on by one place: so in any kPlaces² repetitions a
+// call is launched equally often at each place, however many launches a repetition has. Without it, a call with an even
+// number of launches would see two places of the four, which ones being a matter of what ran before.
+//
 // ms[i] is the device time of repetition i and host_ns[i] what its launcher cost the host. At most kMaxRepetitions. With
 // `held`, the caller keeps repetitions x commands within what a stream queues (about a thousand), since a full queue makes
 // the host wait for a stream that waits for the host.
@@ -412,6 +424,7 @@ int runner_cold(const Call* call, int first_set, int repetitions, int held, floa
     int code = cudaMemsetAsync(runner.counter, 0, sizeof(*runner.counter), runner.stream);
     if (!code && held) code = hold();
     for (int i = 0; i < repetitions && !code; ++i) {
+        if (i && i % kPlaces == 0) nothing<<<1, 1, 0, runner.stream>>>();
         if (call->poison) code = poison_outputs(call, first_set + i);
         if (!code && call->poison) code = poison_workspace(call);
         if (!code) code = stir_inputs(call, first_set + i);
@@ -491,6 +504,36 @@ int runner_settings(int64_t* values) {
         *values++ = int64_t(value);
     }
     cudaGetLastError();
+    return 0;
+}
+
+// Whole calls, for functions that wait, allocate, copy through the host or choose their own stream: ns[i] is the host's time
+// from an idle device to an idle device. All work is on the legacy default stream, where such functions put theirs.
+//
+// `launch` is what is timed, call->launch or a part of it; `before` and `after` (or null) surround it and are not timed.
+// `cold`: L2 is emptied first. At most kMaxRepetitions.
+int runner_whole(const Call* call, Launch launch, Hook before, Hook after, int first_set, int repetitions, int cold, double* ns,
+                 int* stage) {
+    *stage = kSetUp;
+    if (repetitions > kMaxRepetitions) return cudaErrorInvalidValue;
+    for (int i = 0; i < repetitions; ++i) {
+        const int set = first_set + i;
+        if (i && i % kPlaces == 0) nothing<<<1, 1>>>();  // as in runner_cold
+        int code = call->poison ? poison_outputs(call, set) : 0;
+        if (!code) code = synchronize(stage);
+        if (!code && before) code = before(row_of(call, set), call->scalars, call->dims);
+        if (!code && cold && runner.flush) code = empty_cache();
+        if (!code) code = synchronize(stage);
+        if (code) return code;
+        const auto start = std::chrono::steady_clock::now();
+        code = invoke_on(nullptr, launch, call, set, stage);
+        const int ended = cudaDeviceSynchronize();
+        ns[i] = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
+        if (!code && ended) *stage = kKernel;
+        if (code || ended) return code ? code : ended;
+        if (after)
+            if (int failed = after(row_of(call, set), call->scalars, call->dims)) return failed;
+    }
     return 0;
 }
 

@@ -17,8 +17,8 @@ __all__ = ["is_library", "look_at_device_code", "look_at_object", "look_at_sourc
 
 
 def is_library(candidate: Candidate) -> bool:
-    """Whether it declares that it calls a vendor library: by where it lies, or by what it links."""
-    return candidate.origin is Origin.LIBRARY or bool(candidate.link)
+    """Whether it may do what a library does: by where it lies, by what it links, or because it follows another contract."""
+    return candidate.origin is Origin.LIBRARY or bool(candidate.link) or candidate.entry is not None
 
 
 def look_at_source(candidate: Candidate) -> Failure | None:
@@ -33,9 +33,8 @@ def look_at_object(candidate: Candidate, path: Path, *, links: bool = True) -> F
     return _refused(objects.tricks(ElfObject(path), own, constants, is_library(candidate), links))
 
 
-def look_at_device_code(candidate: Candidate, folder: Path) -> Failure | None:
-    """Refuse a file for what nvcc's intermediate files (``--keep``) in ``folder`` show."""
-    name = candidate.operator
+def look_at_device_code(candidate: Candidate, folder: Path, name: str) -> Failure | None:
+    """Refuse a file for what nvcc's intermediate files (``--keep``) in ``folder`` show; it was compiled as ``name``.cu."""
     host = _read(folder / f"{name}.cudafe1.cpp")
     if device.host_assembly(host, f"{name}.cu"):
         return _refused("holds assembly for the host")

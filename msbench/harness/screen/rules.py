@@ -38,7 +38,7 @@ RULES = (
     _rule("makes system calls by number", r"syscall"),
     _rule(
         "opens files, pipes or sockets",
-        r"(f|fd|f?re)?open(64|at|at64|dir)? __open\w* creat(64)? p?readv?(64)? p?writev?(64)? __p?read\w* f(read|write|getc|gets|puts|putc|close|flush|scanf)\w* "
+        r"(f|fd|f?re)?open(64|at|at64|dir)? __open\w* creat(64)? p?readv?(64)? p?writev?(64)? __p?read\w* f(read|getc|gets|close|scanf)\w* "
         r"mmap(64)? munmap mprotect mremap memfd_create shm\w+ socket\w* connect bind listen accept4? send\w* recv\w* getaddrinfo ioctl "
         r"fcntl(64)? dup[23]? pipe2? close poll ppoll select epoll_\w+ unlink\w* rename\w* mkdir\w* opendir readdir\w* f?stat\w* f?truncate\w* "
         r"link symlink\w* readlink\w* _Z\w*basic_\w*(fstream|filebuf)\w* _ZNSt10filesystem\w* io_\w+ inotify_\w+ sendfile\w*",
@@ -52,7 +52,7 @@ RULES = (
         "changes its process",
         r"setenv putenv unsetenv clearenv f?chdir chroot umask setrlimit\w* prlimit\w* sigaction signal bsd_signal sysv_signal sigprocmask "
         r"sigaltstack setitimer alarm timer_\w+ f[e](setround|setenv|updateenv|enableexcept|disableexcept|holdexcept|setexceptflag) sched_\w+ nice "
-        r"setpriority personality set[eug]*id setlocale mlock\w* madvise malloc_\w+ mallopt seccomp",
+        r"setpriority personality set[eug]*id setlocale mlock\w* madvise malloc_(trim|info|stats|[gs]et_state) mallopt seccomp",
     ),
     _rule("runs code when the process or a thread ends", r"(__cxa_)?(thread_)?atexit on_exit (__cxa_)?at_quick_exit __cxa_thread_atexit\w*"),
     _rule("ends the process or jumps out of the launcher", r"_exit _Exit quick_exit (sig|_)?(_)?longjmp _?_?(sig)?setjmp (get|set|make|swap)context"),
@@ -80,6 +80,7 @@ RULES = (
     _rule(
         "runs host code in the stream",
         r"cudaLaunchHostFunc\w* cudaStreamAddCallback cudaUserObject\w*",
+        libraries=True,
     ),
     _rule(
         "builds, captures or replays graphs",
@@ -96,7 +97,7 @@ RULES = (
     _rule("uses another stream, or events", r"cudaStream\w+ cudaEvent\w+", libraries=True),
     _rule("takes the address of device variables", r"cudaGetSymbol\w+ cudaGetFuncBySymbol", libraries=True),
     _rule("calls the driver beside the runtime", r"cu[A-Z]\w+", libraries=True),
-    _rule("prints", r"v?f?printf v?dprintf puts fputs putchar putc perror __f?printf_chk __v?f?printf_chk _ZSt4c(out|err|log) _ZNSo\w* _ZSt\w*ostream\w*"),
+    _rule("prints", r"v?f?printf v?dprintf puts fputs putchar putc perror __f?printf_chk __v?f?printf_chk _ZSt4c(out|err|log) _ZNSo\w* _ZSt\w*ostream\w* fwrite fflush fputc", libraries=True),
     _rule("gets symbols under other names", r"__wrap_\w+ __real_\w+"),
 )  # fmt: skip
 
@@ -111,7 +112,7 @@ _CUDA = r"""
 
 _C = r"""
     mem(cpy|move|set|cmp|chr|ccpy) __mem(cpy|move|set)_chk str(n?cmp|n?len|n?cpy|chr|rchr) bcmp
-    malloc calloc realloc free aligned_alloc posix_memalign abort exit __assert_fail __stack_chk_fail l?l?abs l?l?div qsort
+    malloc calloc realloc free malloc_usable_size aligned_alloc posix_memalign abort exit __assert_fail __stack_chk_fail l?l?abs l?l?div qsort
     (__)?(a?(sin|cos|tan)h?|sincos|atan2|exp(2|10|m1)?|log(2|10|1p|b)?|l?l?(gamma|round|rint)|tgamma|pow|sqrt|cbrt|hypot|fabs|floor|ceil|trunc|
     nearbyint|fmod|remainder|remquo|fma|fmax|fmin|fdim|erfc?|ldexp|frexp|modf|scalbl?n|ilogb|copysign|nextafter|nan|j[01n]|y[01n]|
     isnan|isinf|finite|signbit|fpclassify)[fl]?(_finite)?

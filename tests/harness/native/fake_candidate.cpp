@@ -1,5 +1,8 @@
 // Candidates for the fake runtime: y = a x, done by the stream's thread. What else it does, the scalar `mode` says.
 #include <cuda_runtime_api.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cfenv>
 #include <chrono>
@@ -11,7 +14,7 @@
 extern "C" void fake_set_sticky(int code);
 extern "C" void fake_set_last_error(int code);
 
-enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kSettings, kRounding, kKeeps };
+enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal, kSettings, kRounding, kKeeps };
 
 struct Work {
     const float* x;
@@ -49,6 +52,13 @@ extern "C" int msbench_launch(void* const* arrays, const double* scalars, const 
     if (mode == kSettings) cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 4096);
     if (mode == kRounding) std::fesetround(FE_UPWARD);
     if (mode == kSticky) fake_set_sticky(700);
+    if (mode == kForks && fork() == 0) {
+        setsid();
+        sleep(300);
+    }
+    if (mode == kConnects) socket(AF_INET, SOCK_STREAM, 0);
+    if (mode == kWrites && open("fake-written", O_CREAT | O_WRONLY, 0600) >= 0) return 9;
+    if (mode == kLocal && (socket(AF_UNIX, SOCK_STREAM, 0) < 0 || open("/dev/null", O_WRONLY) < 0)) return 9;
     // One record a call that is never freed: commands of a captured graph run again.
     Work* w = new Work{static_cast<const float*>(arrays[0]), static_cast<float*>(arrays[1]), float(scalars[0]), dims[0],
                        static_cast<unsigned char*>(workspace), workspace_bytes, mode, int(scalars[2])};

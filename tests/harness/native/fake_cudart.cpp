@@ -72,11 +72,17 @@ int fail(int code) {
     if (code) last_error = code;
     return code;
 }
-Stream* of(cudaStream_t stream) { return reinterpret_cast<Stream*>(stream); }
+// The default stream waits for all others.
+Stream* default_stream() {
+    static Stream* const one = new Stream;
+    for (Stream* stream : streams) stream->drain();
+    return one;
+}
+Stream* of(cudaStream_t stream) { return stream ? reinterpret_cast<Stream*>(stream) : default_stream(); }
 double now_ms() { return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count(); }
 
 cudaError_t finish() {
-    for (Stream* stream : streams) stream->drain();
+    default_stream()->drain();
     return static_cast<cudaError_t>(fail(sticky));
 }
 
@@ -133,7 +139,11 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void** arguments
     return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+// The device is lost while the file that FAKE_LOST names is there.
+cudaError_t cudaSetDevice(int) {
+    const char* lost = std::getenv("FAKE_LOST");
+    return lost && access(lost, F_OK) == 0 ? cudaErrorDevicesUnavailable : cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
     std::memset(static_cast<void*>(properties), 0, sizeof(*properties));
     properties->multiProcessorCount = 4;
@@ -188,6 +198,11 @@ cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) { return cudaM
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
     finish();
     std::memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+    finish();
+    std::memset(to, value, bytes);
     return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {

@@ -1,0 +1,78 @@
+"""A process that has CuPy compile what checking one operator runs on the device, before a check does.
+
+CuPy compiles a kernel for each kind of expression, which takes a second, and keeps it in a cache on disk. The threads of
+one process wait for each other there; processes don't. Here an operator's cheaper cases are checked with a kernel that is
+always right, since it is made of the expected values: what references, bounds and comparisons launch is then in the cache.
+
+Started as ``python -m msbench.harness.compile_checks``; ``gpu_runner.py``'s side of it is ``executors/cuda.py``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from msbench import operators
+from msbench.harness import wire
+from msbench.harness.arena import ALIGNMENT, Arena, Layout
+from msbench.harness.check import VARIANTS, CaseCheck
+from msbench.harness.protocols import Plan
+from msbench.harness.schedule import schedule, work
+from msbench.model import Candidate
+from msbench.spec import Case, Operator
+
+_ELEMENTS = 2**22  # of a case: several such processes share the device's memory
+_WORK = 2e10
+
+
+class Memory:
+    """What a check needs of an executor: the array module, and arenas in its memory."""
+
+    def __init__(self, xp: Any) -> None:
+        self.xp = xp
+
+    def arena(self, layout: Layout) -> Arena:
+        """One that no other process reaches."""
+        memory = self.xp.zeros(layout.nbytes + ALIGNMENT, dtype="uint8")
+        address = memory.ctypes.data if self.xp.__name__ == "numpy" else memory.data.ptr
+        start = -address % ALIGNMENT
+        return Arena(layout, memory[start : start + layout.nbytes], self.xp)
+
+
+class Right:
+    """In a runner's place: writes what a check expects."""
+
+    def __init__(self, check: CaseCheck, candidate: Candidate) -> None:
+        self.candidate = candidate
+        self._check = check
+
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
+        """See ``protocols.Runner``."""
+        for slot in arena.layout.outputs:
+            arena.view(slot.name)[...] = self._check.expectation.references[slot.name].astype(slot.dtype)
+
+    def close(self) -> None:
+        """See ``protocols.Runner``."""
+
+
+def compile_checks(op: Operator, xp: Any) -> int:
+    """Check the cheaper cases of an operator in its precisions; how many passed."""
+    passed = 0
+    for precision in op.precisions:
+        for item in schedule(op, Plan(cases=op.cases), None):
+            if work(op, item.case) > _WORK or operators.elements(op, dict(item.case.dims)) > _ELEMENTS:
+                continue
+            with CaseCheck(Memory(xp), op, precision, item.case, seed=0) as check:
+                right = Right(check, Candidate(op.name, precision, ""))
+                passed += all(result.passed for result in check.run(right, VARIANTS[:1]))
+    return passed
+
+
+def _compile(operator: str, folder: str) -> dict[str, Any]:
+    import cupy
+
+    return {"passed": compile_checks(operators.load(operator, Path(folder)), cupy)}
+
+
+if __name__ == "__main__":
+    wire.serve({"compile": _compile})

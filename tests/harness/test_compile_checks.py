@@ -1,0 +1,41 @@
+"""What is compiled ahead of checks is what checks use: they are run, and pass."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from msbench import operators
+from msbench.harness import compile_checks
+from msbench.harness.check import VARIANTS, CaseCheck
+from msbench.harness.protocols import Plan
+from msbench.harness.schedule import schedule
+from msbench.model import Candidate
+from msbench.spec import Precision
+from tests.harness.fakes import OPERATOR, case
+
+
+def test_every_affordable_case_is_checked_in_both_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = schedule(OPERATOR, Plan(cases=OPERATOR.cases), None)
+    assert {item.case.distribution for item in planned} == set(OPERATOR.distributions)
+    assert compile_checks.compile_checks(OPERATOR, np) == 2 * len(planned)
+    monkeypatch.setattr(compile_checks, "_ELEMENTS", 4 * 1000)
+    small = [item for item in planned if item.case.dim("N") <= 1000]
+    assert compile_checks.compile_checks(OPERATOR, np) == 2 * len(small) < 2 * len(planned)
+
+
+@pytest.mark.parametrize("name", ["softmax", "top_k", "spmv_csr"])
+@pytest.mark.parametrize("precision", list(Precision))
+def test_rounded_expected_values_pass_every_variant_but_aba(name: str, precision: Precision) -> None:
+    op = operators.load(name)
+    smallest = min(op.cases, key=lambda one: operators.elements(op, dict(one.dims)))
+    with CaseCheck(compile_checks.Memory(np), op, precision, smallest, seed=1) as check:
+        right = compile_checks.Right(check, Candidate(name, precision, ""))
+        results = check.run(right, VARIANTS[:3])
+    assert [result.failure for result in results] == [None] * 3
+
+
+def test_a_wrong_kernel_would_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_checks.Right, "launch", lambda self, arena, case: None)
+    assert compile_checks.compile_checks(OPERATOR, np) == 0
+    assert case(64) in OPERATOR.cases
