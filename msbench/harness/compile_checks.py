@@ -46,7 +46,7 @@ class Right:
         self.candidate = candidate
         self._check = check
 
-    def launch(self, arena: Arena, case: Case) -> None:
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         """See ``protocols.Runner``."""
         for slot in arena.layout.outputs:
             arena.view(slot.name)[...] = self._check.expectation.references[slot.name].astype(slot.dtype)
