@@ -262,9 +262,14 @@ class GpuRunner(MeasuredProcess):
     ) -> None:
         self.op = op
         self.candidate = candidate
-        self._binary = binary
+        self._binary: Path | None = None
         rules = Rules.LIBRARY if candidate.origin is Origin.LIBRARY else Rules.GPU
         super().__init__(runner, gpu_uuid, before_call, require_health, watch, rules)
+
+    def load(self, binary: Path) -> None:
+        """Load the candidate's build; the process ends where that fails."""
+        self._binary = binary
+        super().load(binary)
 
     def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         """See ``protocols.Runner``."""
@@ -289,6 +294,7 @@ class GpuRunner(MeasuredProcess):
             ) from error
         if is_library(self.candidate):
             return True
+        assert self._binary is not None
         if found := forbidden_work(answer["nodes"], self._binary):
             raise LaunchFailed(found, "forbidden")
         return True
