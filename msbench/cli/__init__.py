@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from rich.markup import escape
 
-from msbench.cli import audit, look, measure, mutants, search, site, study  # noqa: F401  their commands register themselves, in this order
+from msbench.cli import audit, exploits, look, measure, mutants, search, site, study  # noqa: F401  their commands register themselves, in this order
 from msbench.cli import db as _db  # noqa: F401
 from msbench.cli._app import app, db_app
 from msbench.cli._options import err

@@ -1,4 +1,7 @@
-"""Compiles a CUDA file for the host: rewrite, g++, a shared library that runs its kernels on fibers."""
+"""Compiles a CUDA file for the host: rewrite, g++, a shared library that runs its kernels on fibers.
+
+The kernel's own object is kept beside the library, for who wants to know what it calls.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,14 @@ _OWN_CODE = re.compile(r"::msbench_cpu::|msbench_cpu::")
 
 @dataclass(frozen=True)
 class Built:
-    """A library that exports what the source exports, and msbench_cpu_configure and msbench_cpu_failure."""
+    """A library that exports what the source exports, and msbench_cpu_configure and msbench_cpu_failure.
+
+    ``object`` is the source alone, before it was linked with the emulator's runtime.
+    """
 
     id: str
     library: Path
+    object: Path
     toolchain: str
     flags: tuple[str, ...]
     seconds: float
@@ -59,11 +66,11 @@ def build(
     header_parts = [part for item in sorted(rewritten.headers.items()) for part in item]
     build_id = digest("cpu", prepared.key, name, source, preinclude, rewritten.source, *header_parts, *flags)
     kept = cache_dir() / "emulator" / "builds" / build_id
-    library, facts = kept / "kernel.so", kept / "facts.json"
+    library, alone, facts = kept / "kernel.so", kept / "kernel.o", kept / "facts.json"
     toolchain = f"g++ {compiler.version}"
-    if library.is_file() and facts.is_file():
+    if library.is_file() and alone.is_file() and facts.is_file():
         known = json.loads(facts.read_text(encoding="utf-8"))
-        return Built(build_id, library, toolchain, flags, known["seconds"], True, known["log"])
+        return Built(build_id, library, alone, toolchain, flags, known["seconds"], True, known["log"])
     started = time.monotonic()
     with scratch() as folder:
         work = Path(folder)
@@ -76,16 +83,24 @@ def build(
             path = work / "headers" / header
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        arguments = [
+        compiling = [
             *flags,
             *("-include", str(prepared.prefix), "-include", "preinclude.h"),
             *("-I", "headers", "-isystem", str(INCLUDE_DIR)),
             *(part for d in include_dirs for part in ("-I", str(d))),
-            *("-x", "c++", f"rewritten/{file_name}", "-x", "none", *map(str, prepared.runtime)),
+            *("-x", "c++", "-c", f"rewritten/{file_name}", "-o", "kernel.o"),
+        ]
+        linking = [
+            *flags,
+            *("kernel.o", *map(str, prepared.runtime)),
             *("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-lpthread", "-o", "kernel.so"),
         ]
-        ended = compiler.run(arguments, work, time_limit_s)
-        log = _clean(ended.said)
+        ended = compiler.run(compiling, work, time_limit_s)
+        said = ended.said
+        if ended.code == 0 and not ended.limit:
+            ended = compiler.run(linking, work, time_limit_s)
+            said += ended.said
+        log = _clean(said)
         if ended.limit:
             raise BuildError(ended.limit, log, ended.kind)
         if ended.code != 0:
@@ -94,10 +109,11 @@ def build(
             raise BuildError(_first_error(log), log)
         seconds = time.monotonic() - started
         kept.mkdir(parents=True, exist_ok=True)
+        (work / "kernel.o").replace(alone)
         (work / "kernel.so").replace(library)
         (work / "facts.json").write_text(json.dumps({"seconds": seconds, "log": log}), encoding="utf-8")
         (work / "facts.json").replace(facts)
-    return Built(build_id, library, toolchain, flags, seconds, False, log)
+    return Built(build_id, library, alone, toolchain, flags, seconds, False, log)
 
 
 def _clean(said: str) -> str:

@@ -12,7 +12,7 @@ import mmap
 import os
 from typing import Any
 
-from msbench.harness import wire
+from msbench.harness import snapshot, wire
 
 _REDZONE = 4096
 _GUARD = 0xCB
@@ -105,15 +105,24 @@ class _Candidate:
         return {"address": address, "nbytes": nbytes}
 
     def launch(
-        self, arena: int, offsets: list[int], scalars: list[float], dims: list[int], order: int, seed: int
+        self,
+        arena: int,
+        offsets: list[int],
+        scalars: list[float],
+        dims: list[int],
+        order: int,
+        seed: int,
+        fresh: bool,
     ) -> dict[str, Any]:
-        """Call the launcher once; its blocks have run when it returns."""
+        """Call the launcher once; its blocks have run when it returns. ``fresh``: overwrite the workspace first."""
         base = self._arenas[arena].address
         arrays = (ctypes.c_void_p * len(offsets))(*(base + offset for offset in offsets))
         self._library.msbench_cpu_configure(
             order, ctypes.c_uint64(seed), self._workers, ctypes.c_double(self._time_limit_s)
         )
-        self._fill_workspace()
+        if fresh:
+            self._fill_workspace()
+        before = snapshot.take()
         workspace = ctypes.c_void_p(self._workspace.address + _REDZONE if self._workspace else None)
         code = self._library.msbench_launch(
             arrays, _doubles(scalars), _integers(dims), workspace, ctypes.c_size_t(self._workspace_bytes), None
@@ -124,6 +133,8 @@ class _Candidate:
         if failure or code:
             number = json.loads(failure)["error"] if failure else code
             raise LaunchError("launch", f"the launcher returned error {number}", failure)
+        if found := snapshot.changed(before, snapshot.take()):
+            raise LaunchError("forbidden", found)
         self._look_at_workspace()
         return {}
 

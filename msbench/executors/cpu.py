@@ -19,6 +19,7 @@ import numpy as np
 from msbench import emulator, limits, operators, resources
 from msbench.errors import BuildError, LaunchFailed, UnsupportedError, WorkerCrashed, WorkerError, WorkerTimeout
 from msbench.executors._cpu_faults import Region, describe_failure, describe_report
+from msbench.harness import screen
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.compiler_output import classify_failure
 from msbench.harness.confine import Rules
@@ -103,12 +104,17 @@ class CpuExecutor:
         return None
 
     def build(self, op: Operator, candidate: Candidate) -> BuildResult:
-        """Compile for the host. What can't run here is a failure of kind ``unsupported``, which names the construct."""
+        """Compile for the host, and look at what a launcher may not do (``screen``).
+
+        What can't run here is a failure of kind ``unsupported``, which names the construct.
+        """
         entry = operators.entry(op, candidate)
         if not _has_code(candidate.source):
             return self._failed(
                 candidate, Failure(Fault.EMPTY, f"The file holds no code. The launcher must be: {entry.prototype}")
             )
+        if refused := screen.look_at_source(candidate):
+            return self._failed(candidate, refused)
         if candidate.link:
             libraries = ", ".join(candidate.link)
             return self._failed(
@@ -129,6 +135,10 @@ class CpuExecutor:
             if error.kind:
                 return self._failed(candidate, Failure(Fault(error.kind), str(error), error.log))
             return self._failed(candidate, classify_failure(error.log, entry.function, entry.prototype))
+        # AddressSanitizer adds calls, constructors and variables of its own to the object.
+        refused = None if self._sanitize else screen.look_at_object(candidate, built.object)
+        if refused:
+            return self._failed(candidate, refused)
         return BuildResult(
             id=built.id,
             candidate_id=candidate.id,
@@ -251,7 +261,7 @@ class CpuRunner:
             self.close()
             raise
 
-    def launch(self, arena: Arena, case: Case) -> None:
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         """Call the launcher once; see ``protocols.Runner``."""
         scalars = [float(v) for v in self._op.scalar_values(case).values()]
         dims = [case.dim(d.name) for d in self._op.dims]
@@ -269,7 +279,7 @@ class CpuRunner:
             offsets = list(arena.layout.offsets)
             limit = self._launch_limit_s + _ANSWER_S
             call = {"arena": arena.handle.number, "offsets": offsets, "scalars": scalars, "dims": dims}
-            self._process.call("launch", limit, **call, order=order, seed=seed)
+            self._process.call("launch", limit, **call, order=order, seed=seed, fresh=fresh)
         except (WorkerTimeout, LaunchFailed):
             raise
         except WorkerCrashed as error:

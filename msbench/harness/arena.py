@@ -21,6 +21,9 @@ from msbench.spec import Case, Operator, Precision
 REDZONE = 4096
 """Bytes, at least, before and after each array."""
 
+TAIL = 1 << 16
+"""Bytes, at least, after the last array: where a kernel might hide what it wants to find again."""
+
 ALIGNMENT = 256
 """What ``cudaMalloc`` promises: an aligned arena gives every array this, and a buffer must start on it."""
 
@@ -92,7 +95,7 @@ class Layout:
                 offset += dtype.itemsize * (1 + index % (16 // dtype.itemsize - 1))
             slots.append(Slot(array.name, offset, extents[array.name], dtype, array.output))
             end = slots[-1].end
-        return cls(tuple(slots), -(-(end + REDZONE) // ALIGNMENT) * ALIGNMENT, misaligned)
+        return cls(tuple(slots), -(-(end + TAIL) // ALIGNMENT) * ALIGNMENT, misaligned)
 
     def __getitem__(self, name: str) -> Slot:
         return next(s for s in self.slots if s.name == name)

@@ -32,8 +32,10 @@ class WholeCalls:
     def keeps_stream(self, wait_s: float) -> None:
         """Nothing: these calls may use any stream, and wait for it."""
 
-    def cold(self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0) -> Batch:
-        """Whole calls with an emptied L2; ``held`` means nothing here."""
+    def cold(
+        self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0, as_drawn: bool = False
+    ) -> Batch:
+        """Whole calls with an emptied L2, always on the inputs as drawn; ``held`` means nothing here."""
         return self._runner.whole(first_set, min(repetitions, _MOST), limit_s=limit_s)
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch:

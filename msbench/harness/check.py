@@ -17,21 +17,26 @@ import numpy as np
 
 from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
 from msbench.harness.arena import Arena, Damage, Layout, Poison, equal
-from msbench.harness.compare import Comparison, Expectation, compare, expected, glance, prepare
-from msbench.harness.protocols import Executor, Runner
+from msbench.harness.compare import Comparison, Expectation, compare, expected, glance, prepare, touched
+from msbench.harness.inputs import generate
+from msbench.harness.protocols import Executor, Recorder, Runner
 from msbench.harness.spans import span
 from msbench.model import CheckResult, Failure, Fault
 from msbench.spec import Case, Operator, Precision
 
 __all__ = ["VARIANTS", "CaseCheck", "check_case", "compare", "expected", "fault_of", "prepare"]
 
-VARIANTS = ("aligned", "misaligned", "repeat", "aba")
+VARIANTS = ("aligned", "recorded", "misaligned", "repeat", "aba", "touched")
 """The kinds of check.
 
 ``aligned``: two launches on differently poisoned outputs, compared with each other bitwise.
+``recorded``: what a call puts into its stream is recorded as a CUDA graph, looked at, and replayed on other inputs, so that a
+kernel fails whose work is done elsewhere, or by others. Only where the runner can (``Recorder``).
 ``misaligned``: arrays aligned to their element only, each differently.
 ``repeat``: further launches over the outputs of the one before, compared bitwise with the first.
 ``aba``: other inputs in between, in the same memory, so that a kernel that remembers anything fails.
+``touched``: a second launch on inputs of which few elements differ, over the outputs and in the workspace of the first, so
+that a kernel fails that looks at a few places to see whether anything is new.
 """
 
 POISONS = (Poison(floats=0xFF, integers=0xC3), Poison(floats=0x5D, integers=0x61))
@@ -73,6 +78,13 @@ class CaseCheck:
         return prepare(self._op, self._precision, self.case, self._seed + 1, self._executor.xp)
 
     @cached_property
+    def touched(self) -> Expectation:
+        """What must come out once a few elements of the inputs are others."""
+        others = generate(self._op, self._precision, self.case, self._seed + 1, self._executor.xp)
+        drawn = self.expectation.inputs
+        return touched(self._op, self._precision, self.case, self._seed, drawn, others, self._executor.xp)
+
+    @cached_property
     def _arena(self) -> Arena:
         return self._lay_out(misaligned=False)
 
@@ -92,6 +104,8 @@ class CaseCheck:
         """
         results: list[CheckResult] = []
         for variant in variants:
+            if variant == "recorded" and not isinstance(runner, Recorder):
+                continue
             results.append(_Attempt(self, runner, variant).result())
             if not results[-1].passed:
                 break
@@ -100,7 +114,7 @@ class CaseCheck:
     def close(self) -> None:
         """Give back arenas and arrays."""
         self._memory.close()
-        for made in ("expectation", "_other", "_arena", "_misaligned_arena"):
+        for made in ("expectation", "_other", "touched", "_arena", "_misaligned_arena"):
             self.__dict__.pop(made, None)
         pool = getattr(self._executor.xp, "get_default_memory_pool", None)
         if pool is not None:
@@ -199,6 +213,22 @@ class _Attempt:
         for poison in POISONS:
             self._launch(arena, expectation, poison, first)
 
+    def _recorded(self) -> None:
+        """Its result is what the stream's work gives on inputs that the launcher has not seen."""
+        arena, first, second = self._check._arena, self._check.expectation, self._check._other
+        assert isinstance(self._runner, Recorder)
+        arena.write_inputs(first.inputs)
+        arena.poison(POISONS[0])
+        if not self._runner.record(arena, self._check.case):
+            return
+        arena.write_inputs(second.inputs)
+        self._runner.replay_record()
+        try:
+            self._judge(arena, second, POISONS[0], look(arena, second))
+        except _WrongValue as wrong:
+            what = f"the work that the launcher put into its stream does not give the result, on inputs that came later: {wrong}"
+            raise _Wrong(Fault.FORBIDDEN, what) from None
+
     def _misaligned(self) -> None:
         arena, expectation = self._check._misaligned_arena, self._check.expectation
         arena.write_inputs(expectation.inputs)
@@ -224,23 +254,40 @@ class _Attempt:
                 raise
             before = _copies(arena)
 
+    def _touched(self) -> None:
+        arena, first, second = self._check._arena, self._check.expectation, self._check.touched
+        arena.write_inputs(first.inputs)
+        self._launch(arena, first, POISONS[0])
+        arena.write_inputs(second.inputs)
+        try:
+            self._launch(arena, second, None, fresh=False)
+        except _WrongValue as wrong:
+            what = f"on inputs that differ from those of the launch before in a few elements, {wrong}"
+            raise _Wrong(wrong.fault, what) from None
+
     # ------------------------------------------------------------------ their parts
 
     def _launch(
-        self, arena: Arena, expectation: Expectation, poison: Poison | None, first: dict[str, Any] | None = None
+        self,
+        arena: Arena,
+        expectation: Expectation,
+        poison: Poison | None,
+        first: dict[str, Any] | None = None,
+        fresh: bool = True,
     ) -> None:
         """Launch once, and see that only outputs were written to, and what.
 
         ``poison`` None leaves in the outputs what they hold. ``first`` keeps the outputs' bits of the first launch, and those
         of further ones are compared with them; over what an earlier launch has left, only other bits are other values.
+        Without ``fresh`` the workspace holds what the launch before has left, and values are always looked at.
         """
         if poison is not None:
             arena.poison(poison)
-        self._runner.launch(arena, self._check.case)
-        found = look(arena, expectation, first, values=poison is not None)
+        self._runner.launch(arena, self._check.case, fresh=fresh)
+        found = look(arena, expectation, first, values=poison is not None or not fresh)
         if not found.intact:
             raise _Wrong(*_damage(arena, expectation))
-        if poison is not None:
+        if poison is not None or not fresh:
             self._judge(arena, expectation, poison, found)
         if first:
             self._repeatable = found.same and self._repeatable is not False

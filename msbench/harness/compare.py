@@ -13,7 +13,7 @@ import numpy as np
 
 from msbench.errors import SpecError
 from msbench.harness.arena import as_bytes
-from msbench.harness.inputs import generate
+from msbench.harness.inputs import Draw, generate
 from msbench.harness.spans import span
 from msbench.spec import Case, Operator, Precision
 
@@ -61,6 +61,33 @@ def prepare(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) 
     with span("reference"):
         references, bounds = expected(op, precision, case, inputs, xp)
     return Expectation(case, seed, inputs, references, bounds)
+
+
+def touched(
+    op: Operator,
+    precision: Precision,
+    case: Case,
+    seed: int,
+    drawn: Mapping[str, Any],
+    others: Mapping[str, Any],
+    xp: Any,
+) -> Expectation:
+    """What must come out of inputs that differ from ``drawn`` in few elements of each array of floats.
+
+    These are taken from ``others``, inputs of another seed: one element in 1024, and at least four. Too many for a sum not
+    to notice, too few for who looks at some places only.
+    """
+    draw = Draw(xp, op.name, case.id, str(seed), "touched")
+    inputs = dict(drawn)
+    for name, array in inputs.items():
+        if array.dtype.kind == "i":
+            continue
+        count = max(4, array.size // 1024)
+        positions = draw.integers(name, (count,), 0, array.size)
+        changed = array.copy()
+        changed.reshape(-1)[positions] = others[name].reshape(-1)[positions]
+        inputs[name] = changed
+    return Expectation(case, seed, inputs, *expected(op, precision, case, inputs, xp))
 
 
 def expected(

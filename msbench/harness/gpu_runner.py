@@ -12,9 +12,10 @@ from typing import Any
 
 from msbench import limits
 from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerError, WorkerTimeout
-from msbench.harness.arena import Arena
+from msbench.harness.arena import Arena, Slot
 from msbench.harness.confine import Rules
 from msbench.harness.process import Watch, WorkerProcess
+from msbench.harness.screen import is_library
 from msbench.model import Candidate, Fault, Origin
 from msbench.spec import Case, Operator
 
@@ -44,13 +45,17 @@ _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_CA
 
 @dataclass(frozen=True)
 class Job:
-    """One call: where each array of each input set lies, and the scalars and dimensions in the prototype's order."""
+    """One call: where each array of each input set lies, and the scalars and dimensions in the prototype's order.
+
+    ``stirred``: of each array how many elements may change places between cold repetitions, and an element's bytes.
+    """
 
     sets: tuple[Mapping[str, Any], ...]
     output_bytes: tuple[int, ...]
     scalars: tuple[float, ...]
     dims: tuple[int, ...]
     poison: bool
+    stirred: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, op: Operator, case: Case, arenas: Sequence[Arena], *, poison: bool = False) -> Job:
@@ -61,6 +66,7 @@ class Job:
             scalars=tuple(float(v) for v in op.scalar_values(case).values()),
             dims=tuple(case.dim(d.name) for d in op.dims),
             poison=poison,
+            stirred=tuple(n for s in arenas[0].layout.slots for n in _stirred(s)),
         )
 
     def payload(self) -> dict[str, Any]:
@@ -71,6 +77,7 @@ class Job:
             "scalars": self.scalars,
             "dims": self.dims,
             "poison": self.poison,
+            "stirred": self.stirred,
         }
 
 
@@ -150,9 +157,21 @@ class MeasuredProcess:
         """See that the launcher's work waits for its stream. Raises LaunchFailed (kind ``forbidden``) otherwise."""
         self._call("keeps_stream", LAUNCH_LIMIT_S + wait_s, wait_seconds=wait_s)
 
-    def cold(self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = LAUNCH_LIMIT_S) -> Batch:
-        """Time cold repetitions on the prepared job's input sets, in turn."""
-        return _batch(self._call("cold", limit_s, first_set=first_set, repetitions=repetitions, held=held))
+    def cold(
+        self,
+        first_set: int,
+        repetitions: int,
+        *,
+        held: bool = True,
+        limit_s: float = LAUNCH_LIMIT_S,
+        as_drawn: bool = False,
+    ) -> Batch:
+        """Time cold repetitions on the prepared job's input sets, in turn.
+
+        Before each repetition two elements of each input change places, unless the inputs have to stay ``as_drawn``.
+        """
+        repeated = {"first_set": first_set, "repetitions": repetitions, "held": held, "as_drawn": as_drawn}
+        return _batch(self._call("cold", limit_s, **repeated))
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch:
         """Time so many empty kernels in a row in the same way."""
@@ -243,12 +262,68 @@ class GpuRunner(MeasuredProcess):
     ) -> None:
         self.op = op
         self.candidate = candidate
+        self._binary: Path | None = None
         rules = Rules.LIBRARY if candidate.origin is Origin.LIBRARY else Rules.GPU
         super().__init__(runner, gpu_uuid, before_call, require_health, watch, rules)
 
-    def launch(self, arena: Arena, case: Case) -> None:
+    def load(self, binary: Path) -> None:
+        """Load the candidate's build; the process ends where that fails."""
+        self._binary = binary
+        super().load(binary)
+
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         """See ``protocols.Runner``."""
-        self._call("launch", LAUNCH_LIMIT_S, job=Job.of(self.op, case, [arena]).payload())
+        self._call("launch", LAUNCH_LIMIT_S, job=Job.of(self.op, case, [arena]).payload(), fresh=fresh)
+
+    def record(self, arena: Arena, case: Case) -> bool:
+        """See ``protocols.Recorder``."""
+        if self.candidate.entry is not None:
+            return False  # which may wait and allocate
+        try:
+            answer = self._call("record", LAUNCH_LIMIT_S, job=Job.of(self.op, case, [arena]).payload())
+        except LaunchFailed as error:
+            if not self.alive or error.kind == "forbidden":
+                raise
+            if is_library(self.candidate):
+                return False
+            raise LaunchFailed(
+                f"what the launcher does can't be recorded from its stream, so it uses another stream, waits, allocates or "
+                f"copies through the host: {error}",
+                "forbidden",
+                error.log,
+            ) from error
+        if is_library(self.candidate):
+            return True
+        assert self._binary is not None
+        if found := forbidden_work(answer["nodes"], self._binary):
+            raise LaunchFailed(found, "forbidden")
+        return True
+
+    def replay_record(self) -> None:
+        """See ``protocols.Recorder``."""
+        self._call("replay_record", LAUNCH_LIMIT_S)
+
+
+def forbidden_work(nodes: Sequence[str], binary: Path) -> str | None:
+    """What a recorded call does that a launcher may not do, as a clause; ``nodes``: as ``runner_record`` says them."""
+    if not nodes:
+        return "the launcher put nothing into its stream: its work is on another stream, or done by the host"
+    own = binary.read_bytes()
+    for node in nodes:
+        kind, _, name = node.partition(" ")
+        if node == "host copy":
+            return "the launcher copies through the host"
+        if kind == "kernel" and name != "?" and name.encode() not in own:
+            return f"the launcher runs a kernel that its file does not hold: {name}"
+        if kind not in ("kernel", "memset", "copy", "empty"):
+            return f"the launcher puts into its stream what it may not: {node}"
+    return None
+
+
+def _stirred(slot: Slot) -> tuple[int, int]:
+    """Inputs of floats are; indices have an order to keep."""
+    moves = not slot.output and slot.dtype.kind != "i"
+    return (slot.nbytes // slot.dtype.itemsize if moves else 0, slot.dtype.itemsize)
 
 
 def _batch(answer: Mapping[str, Sequence[float]]) -> Batch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import select
 import signal
 import socket
@@ -73,7 +74,6 @@ class WorkerProcess:
     ) -> None:
         self._log: IO[bytes] = tempfile.TemporaryFile() if log is None else log.open("w+b")  # noqa: SIM115
         self._ended = ""
-        self._calls = 0
         self._pending = b""
         self._memory_bytes = memory_bytes
         self._rules = rules
@@ -138,8 +138,15 @@ class WorkerProcess:
         """
         if self._ended:
             raise WorkerCrashed(f"The worker can't run {command!r}: {self._ended}", log=self.tail())
-        self._calls += 1
-        message = {"id": self._calls, "command": command, "payload": payload}
+        if self._pending or self._has_spoken():
+            self._end("it spoke before it was asked and was killed.", kill=True)
+            raise WorkerCrashed(
+                f"Something in the worker answered before it was asked for {command!r}: a forged message.",
+                "forbidden",
+                self.tail(),
+            )
+        number = secrets.token_hex(8)  # not to be guessed: what answers has read the question
+        message = {"id": number, "command": command, "payload": payload}
         deadline = time.monotonic() + timeout_s
         try:
             with span(f"worker: {command}"):
@@ -158,7 +165,7 @@ class WorkerProcess:
             raise self._crashed(command) from None
         try:
             answer = json.loads(line)
-            fresh = answer["id"] == self._calls
+            fresh = answer["id"] == number
         except (ValueError, KeyError, TypeError):
             fresh = False
         if not fresh:
@@ -192,6 +199,11 @@ class WorkerProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _has_spoken(self) -> bool:
+        poll = select.poll()
+        poll.register(self._replies, select.POLLIN)
+        return any(event & select.POLLIN for _, event in poll.poll(0))
 
     def _exchange(self, request: bytes, deadline: float) -> bytes:
         """Send a line and receive one, without ever blocking on a worker that neither reads nor writes."""

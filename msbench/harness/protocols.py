@@ -72,8 +72,10 @@ class Runner(Protocol):
 
     candidate: Candidate
 
-    def launch(self, arena: Arena, case: Case) -> None:
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         """Call the launcher once on the arena's arrays, workspace included, and wait until its work is done.
+
+        ``fresh``: overwrite the workspace first; otherwise it holds what the launch before has left.
 
         Raises:
             LaunchFailed: it returned an error (or the device reported one). WorkerError's ``kind`` may be any
@@ -84,6 +86,21 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """End the process; harmless when repeated."""
+
+
+@runtime_checkable
+class Recorder(Protocol):
+    """A runner that can record what a call puts into its stream, without running it, and run that afterwards."""
+
+    def record(self, arena: Arena, case: Case) -> bool:
+        """Record one call. False where a library's call can't be recorded.
+
+        Raises:
+            LaunchFailed: the call does what can't be recorded, or what a launcher may not do (kind ``forbidden``).
+        """
+
+    def replay_record(self) -> None:
+        """Run what was recorded, and wait for its end. Raises what ``Runner.launch`` raises."""
 
 
 @runtime_checkable

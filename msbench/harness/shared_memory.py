@@ -29,8 +29,9 @@ class Block:
 class SharedMemory:
     """Blocks in use and blocks kept.
 
-    ``make_room`` is called when the device has no more, and may free what others keep. ``forget`` is told the handle of each block before it is freed: freeing memory that another process still has mapped
-    is undefined. ``cuda`` is ``cupy.cuda`` (tests: a fake).
+    ``make_room`` is called when the device has no more, and may free what others keep. ``forget`` is told the handle of each
+    block before it is freed: freeing memory that another process still has mapped is undefined. ``cuda`` is ``cupy.cuda``
+    (tests: a fake).
     """
 
     def __init__(

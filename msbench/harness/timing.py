@@ -42,6 +42,7 @@ PLACES = 16
 _FIXED_COMMANDS = (
     4  # of a repetition, besides the call's own: two events, the read over L2, and a launch after every fourth
 )
+_OTHER_COMMANDS = 2  # where there are inputs and a workspace: two elements change places, and it is overwritten
 _UNKNOWN_NODES = 16  # of a call that can't be captured
 _MIN_ROUNDS = 10  # of calls that are fast, in a single sitting
 _MIN_LONG_ROUNDS = 5
@@ -59,6 +60,13 @@ _FLOOR_ROUNDS = 2  # of which one has floors
 _BUSY_S = 0.01
 _VERIFIED_REPETITIONS = 4
 
+# How far the worker's times may lie below the referee's wall clock: outputs and workspace are overwritten besides, which takes
+# no longer than writing them does in the call, and each of these commands has a launch.
+_CLOCK_TRIALS = 3
+_CLOCK_FACTOR = 4.0
+_CLOCK_EACH_NS = 6e4
+_CLOCK_ONCE_NS = 5e6
+
 
 class Subject(Protocol):
     """What is timed: ``GpuRunner``, and what tests put in its place."""
@@ -67,7 +75,9 @@ class Subject(Protocol):
 
     def keeps_stream(self, wait_s: float) -> None: ...
 
-    def cold(self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0) -> Batch: ...
+    def cold(
+        self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0, as_drawn: bool = False
+    ) -> Batch: ...
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch: ...
 
@@ -158,12 +168,12 @@ class Track:
         return batch
 
     def again(self, first_set: int) -> Batch:
-        """A batch like those that were timed, short, and starting with a certain input set."""
-        return self._cold(first_set, min(self.repetitions, _VERIFIED_REPETITIONS))
+        """A batch like those that were timed, short, and starting with a certain input set, whose inputs stay as drawn."""
+        return self._cold(first_set, min(self.repetitions, _VERIFIED_REPETITIONS), as_drawn=True)
 
-    def _cold(self, first_set: int, count: int) -> Batch:
+    def _cold(self, first_set: int, count: int, as_drawn: bool = False) -> Batch:
         limit_s = 30.0 + 10 * count * (self.estimate_ns + _OVERHEAD_NS) / 1e9
-        return self.subject.cold(first_set, count, held=self.held, limit_s=limit_s)
+        return self.subject.cold(first_set, count, held=self.held, limit_s=limit_s, as_drawn=as_drawn)
 
 
 def measure_group(
@@ -200,6 +210,8 @@ def measure_group(
         for track in tracks:
             track.start_over()
         _interleave(tracks, rng, enough, telemetry, clock)
+    for track in tracks:
+        _guarded(track, lambda track: _compare_clocks(track, clock))
     for track in tracks:
         _guarded(track, _hot)
     alive = [track for track in tracks if track.alive]
@@ -276,7 +288,7 @@ def _warm_up(track: Track, job: Job) -> None:
     track.hot_note = _capture(track)
     if slow:
         return
-    host_ns, outputs = max(first.host_ns), len(job.output_bytes)
+    host_ns, outputs = max(first.host_ns), len(job.output_bytes) + _OTHER_COMMANDS
     track.repetitions = repetitions_for(track.estimate_ns, host_ns, track.commands, outputs)
     track.estimate_ns = min(track.batch(min(track.repetitions, 8)).samples_ns)
     track.repetitions = repetitions_for(track.estimate_ns, host_ns, track.commands, outputs)
@@ -368,6 +380,27 @@ def _judge(alive: Sequence[Track], half_width: float) -> None:
         fastest.noisy = all(t.noisy for t in others)
     else:
         fastest.noisy = not converged(fastest.rounds, [(1.0,)] * len(fastest.rounds), half_width)
+
+
+def _compare_clocks(track: Track, clock: Callable[[], float]) -> None:
+    """See that the times which the worker tells are not far below what this process's own clock allows.
+
+    Raises:
+        LaunchFailed: they are; kind ``impossible``.
+    """
+    for _ in range(_CLOCK_TRIALS):
+        start = clock()
+        batch = track.batch()
+        between = clock()
+        floor = track.subject.floor(len(batch.samples_ns), track.launches)
+        mine_ns = ((between - start) - (clock() - between)) * 1e9
+        told_ns = sum(batch.samples_ns) - sum(floor.samples_ns) + sum(batch.host_ns)
+        allowed_ns = _CLOCK_FACTOR * max(told_ns, 0.0) + _CLOCK_EACH_NS * len(batch.samples_ns) + _CLOCK_ONCE_NS
+        if mine_ns <= allowed_ns:
+            return
+    raise LaunchFailed(
+        "the times that its process tells are far below what its calls take by the referee's own clock", "impossible"
+    )
 
 
 def _hot(track: Track) -> None:

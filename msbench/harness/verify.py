@@ -8,7 +8,8 @@ from typing import Any
 from msbench.errors import WorkerError
 from msbench.harness.arena import Arena
 from msbench.harness.check import POISONS, describe, fault_of, look
-from msbench.harness.compare import Expectation, prepare
+from msbench.harness.compare import Expectation, touched
+from msbench.harness.inputs import generate
 from msbench.harness.spans import span
 from msbench.harness.timing import Again
 from msbench.model import Failure, Fault
@@ -26,15 +27,20 @@ def verify_timed(
 ) -> list[Failure | None]:
     """Run a timed batch of each version on each input set, and compare its outputs; None for those that are right.
 
-    Input set i holds the inputs of ``seed + i``. Expected values are made again, one set at a time, since those of
-    several large sets would not fit beside the arenas.
+    Input set i holds the inputs of ``seed + i``, of which a few elements are other ones than those that were timed: what a
+    version remembers is wrong now. Expected values are made one set at a time, since those of several large sets would not
+    fit beside the arenas.
     """
     failures: list[Failure | None] = [None] * len(versions)
     for number, arena in enumerate(arenas):
-        expectation = prepare(op, precision, case, seed + number, xp)
+        drawn = generate(op, precision, case, seed + number, xp)
+        others = generate(op, precision, case, seed + len(arenas) + number, xp)
+        expectation = touched(op, precision, case, seed + number, drawn, others, xp)
+        del drawn, others
         for index, again in enumerate(versions):
             if failures[index] is not None:
                 continue
+            arena.write_inputs(expectation.inputs)
             arena.poison(POISONS[0])
             try:
                 again(number)

@@ -65,6 +65,11 @@ def take_file() -> int:
     return fd
 
 
+def rules() -> str | None:
+    """What ``confine`` holds this process to, a ``confine.Rules``'s value; None: nothing."""
+    return _rules
+
+
 def confine() -> None:
     """Confine this process, before it loads a candidate, as its parent asked; the parent hears of what is forbidden."""
     from msbench.harness.confine import Rules

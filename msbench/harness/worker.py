@@ -17,14 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msbench.harness import wire
+from msbench.harness import snapshot, wire
 from msbench.harness.confine import Rules, confine
 
 # As in native/runner.cu: results that are no CUDA errors, and where an error was seen.
-_BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED = -1, -2, -3
+_BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED, _WROTE_ELSEWHERE = -1, -2, -3, -4
 _SET_UP, _LAUNCHER, _LAST_ERROR, _KERNEL = range(4)
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+_NOT_PERMITTED = 800  # cudaErrorNotPermitted: native/entry_points.cpp says so
 _NOT_SUPPORTED = 801  # cudaErrorNotSupported
 _DEVICE_FAULTS = frozenset(
     {700, 702, 710, 714, 715, 716, 717, 718, 719}
@@ -36,7 +37,18 @@ _OWN = {
     ),
     _WORKSPACE_OVERRUN: ("out_of_bounds", "the kernel wrote beyond the end of its workspace"),
     _ESCAPED: ("forbidden", "the launcher put work on another stream than the one it was given"),
+    _WROTE_ELSEWHERE: ("out_of_bounds", "the kernel wrote to memory far outside its arrays"),
 }
+_SETTINGS = (
+    "the current device",
+    "the cache configuration",
+    "the stream's window of persisting L2",
+    "the size of the device's printf buffer",
+    "the size of the device's heap",
+    "the L2 fetch granularity",
+    "the size of the persisting L2",
+)
+_RECORD_BYTES = 1 << 16
 
 
 class CallFailed(Exception):
@@ -61,6 +73,7 @@ class _Call(ctypes.Structure):
         ("poison", ctypes.c_int32),
         ("pointers", ctypes.POINTER(ctypes.c_void_p)),
         ("output_bytes", ctypes.POINTER(ctypes.c_uint64)),
+        ("stirred", ctypes.POINTER(ctypes.c_uint64)),
     )
 
 
@@ -80,6 +93,8 @@ class Worker:
             "open",
             "load",
             "launch",
+            "record",
+            "replay_record",
             "prepare",
             "keeps_stream",
             "cold",
@@ -118,10 +133,25 @@ class Worker:
             raise CallFailed("link", f"the built kernel can't be loaded: {error}") from error
         self._candidate.msbench_workspace.restype = ctypes.c_size_t
 
-    def launch(self, job: dict[str, Any]) -> None:
-        """Prepare a job and call the launcher once."""
+    def launch(self, job: dict[str, Any], fresh: bool) -> None:
+        """Prepare a job and call the launcher once, with a workspace that is overwritten first (``fresh``) or left."""
         self.prepare(job)
-        self._once(0)
+        before = self._state()
+        self._once(0, fresh)
+        self._unchanged(before)
+
+    def record(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Record what one call puts into the stream, without running it; ``nodes``: what that is, in words."""
+        self.prepare(job)
+        text, stage = ctypes.create_string_buffer(_RECORD_BYTES), ctypes.c_int()
+        call = ctypes.byref(self._call)
+        self._done(self._runner.runner_record(call, text, ctypes.c_size_t(len(text)), ctypes.byref(stage)), stage)
+        return {"nodes": text.value.decode(errors="replace").splitlines()}
+
+    def replay_record(self) -> None:
+        """Run what was recorded."""
+        stage = ctypes.c_int()
+        self._done(self._runner.runner_replay_record(ctypes.byref(self._call), ctypes.byref(stage)), stage)
 
     def prepare(self, job: dict[str, Any]) -> dict[str, Any]:
         """Make ``job`` the current one: map its memory, make room for its workspace."""
@@ -134,9 +164,21 @@ class Worker:
         wait = ctypes.c_double(wait_seconds)
         self._done(self._runner.runner_keeps_stream(ctypes.byref(self._call), wait, ctypes.byref(stage)), stage)
 
-    def cold(self, first_set: int, repetitions: int, held: bool) -> dict[str, Any]:
-        """Time cold repetitions; times in milliseconds as CUDA gives them, host times in nanoseconds."""
-        return self._cold(self._call, first_set, repetitions, held)
+    def cold(self, first_set: int, repetitions: int, held: bool, as_drawn: bool) -> dict[str, Any]:
+        """Time cold repetitions; times in milliseconds as CUDA gives them, host times in nanoseconds.
+
+        ``as_drawn``: leave the inputs alone; otherwise two elements of each change places before each repetition.
+        """
+        stirred = self._call.stirred
+        if as_drawn:
+            self._call.stirred = None
+        before = self._state()
+        try:
+            found = self._cold(self._call, first_set, repetitions, held)
+        finally:
+            self._call.stirred = stirred
+        self._unchanged(before)
+        return found
 
     def floor(self, repetitions: int, launches: int) -> dict[str, Any]:
         """Time so many empty kernels in a row the same way."""
@@ -232,6 +274,7 @@ class Worker:
             poison=int(job["poison"]),
             pointers=(ctypes.c_void_p * len(pointers))(*pointers),
             output_bytes=(ctypes.c_uint64 * max(1, len(outputs)))(*outputs),
+            stirred=(ctypes.c_uint64 * (2 * len(rows[0])))(*job["stirred"]),
         )
         return {"workspace_bytes": workspace}
 
@@ -248,9 +291,22 @@ class Worker:
             self._mapped[handle] = pointer.value or 0
         return self._mapped[handle]
 
-    def _once(self, input_set: int) -> None:
+    def _once(self, input_set: int, fresh: bool) -> None:
         stage = ctypes.c_int()
-        self._done(self._runner.runner_once(ctypes.byref(self._call), input_set, ctypes.byref(stage)), stage)
+        call = ctypes.byref(self._call)
+        self._done(self._runner.runner_once(call, input_set, int(fresh), ctypes.byref(stage)), stage)
+
+    def _state(self) -> dict[str, str]:
+        """What the launcher may not leave changed, in the process and on the device; a library sets itself up as it likes."""
+        if wire.rules() == Rules.LIBRARY:
+            return {}
+        values = (ctypes.c_int64 * len(_SETTINGS))()
+        self._runner.runner_settings(values)
+        return snapshot.take() | {name: str(value) for name, value in zip(_SETTINGS, values, strict=True)}
+
+    def _unchanged(self, before: dict[str, str]) -> None:
+        if found := snapshot.changed(before, self._state()):
+            raise CallFailed("forbidden", found)
 
     def _cold(self, call: _Call, first_set: int, repetitions: int, held: bool) -> dict[str, Any]:
         ms, host, stage = (ctypes.c_float * repetitions)(), (ctypes.c_double * repetitions)(), ctypes.c_int()
@@ -272,6 +328,10 @@ class Worker:
             return
         if code in _OWN:
             raise CallFailed(*_OWN[code])
+        if code == _NOT_PERMITTED and stage is not None and stage.value == _LAUNCHER:
+            raise CallFailed(
+                "forbidden", "the launcher asked for an entry point of the driver other than for tensor maps"
+            )
         kind = "crash" if code in _DEVICE_FAULTS else "out_of_memory" if code == _OUT_OF_MEMORY else "launch"
         if code == _NOT_SUPPORTED and stage is not None and stage.value == _LAUNCHER:
             kind = "unsupported"

@@ -24,6 +24,7 @@ from msbench.executors.cuda import CudaExecutor
 from msbench.harness import evaluate as evaluating
 from msbench.harness import gpu_runner, gpus
 from msbench.harness.batch import Job, evaluate_all
+from msbench.harness.check import VARIANTS
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Executor, Plan
 from msbench.harness.shared_memory import Block, SharedMemory
@@ -142,7 +143,7 @@ def test_the_whole_way(executor: CudaExecutor) -> None:
         assert "not installed" in result.profiles[0].tool
         assert result.device.arch == "sm_90a"
     assert results[0].measurements[0].group == results[1].measurements[0].group
-    assert len({c.variant for r in results for c in r.checks}) == 4
+    assert {c.variant for r in results for c in r.checks} == set(VARIANTS)
 
 
 @pytest.mark.parametrize(

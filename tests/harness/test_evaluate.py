@@ -63,7 +63,7 @@ def test_a_right_candidate_passes_every_stage() -> None:
     assert (result.status, result.failure) == (Status.PASSED, None)
     assert result.build is not None
     assert all(c.passed for c in result.checks)
-    assert {c.variant for c in result.checks} == {"aligned", "misaligned", "repeat", "aba"}
+    assert {c.variant for c in result.checks} == {"aligned", "misaligned", "repeat", "aba", "touched"}
     assert [m.case.id for m in result.measurements] == ["N=64", "N=777", "N=2048"]
     assert [p.case.id for p in result.profiles] == ["N=2048"]
     assert (result.executor, result.device.name) == ("fake", "Fake GPU")
@@ -212,7 +212,7 @@ def test_an_interrupt_closes_every_runner() -> None:
 def test_a_case_too_large_for_the_memory_is_named() -> None:
     class Small(FakeExecutor):
         def arena(self, layout: Layout) -> Arena:
-            if layout.nbytes > 40_000:
+            if layout.nbytes > 100_000:
                 raise MemoryError
             return super().arena(layout)
 
@@ -387,7 +387,7 @@ class ProcessRunner:
         self._worker = WorkerProcess([sys.executable, str(script)])
         self.pid = self._worker.pid
 
-    def launch(self, arena: Arena, case: Case) -> None:
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         slots = [(s.offset, s.dtype.str, s.size) for s in arena.layout.slots]
         self._worker.call("launch", 3, path=arena.handle, slots=slots, how=self.candidate.label)
 

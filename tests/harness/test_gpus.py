@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from msbench.errors import DeviceError
-from msbench.harness import shared_memory
 from msbench.harness.gpus import Gpu, choose
 from msbench.harness.shared_memory import GRANULE, SharedMemory
 
@@ -81,15 +80,14 @@ def test_a_much_larger_block_is_not_taken_for_a_small_one() -> None:
     assert memory.take(40 * GRANULE) == large
 
 
-def test_workers_let_go_before_memory_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_memory, "KEPT_BYTES", GRANULE)
+def test_workers_let_go_before_memory_is_freed() -> None:
     cuda = FakeCuda(1 << 40)
     freed: list[Any] = []
 
     def forget(handle: str) -> None:
         freed.append((handle, len(cuda.sizes)))
 
-    memory = SharedMemory(cuda, lambda: None, forget)
+    memory = SharedMemory(cuda, lambda: None, forget, kept_bytes=GRANULE)
     first, second = memory.take(1), memory.take(1)
     memory.give_back(first)
     memory.give_back(second)

@@ -70,7 +70,9 @@ class Made:
     def keeps_stream(self, wait_s: float) -> None:
         self._run("keeps_stream")
 
-    def cold(self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0) -> Batch:
+    def cold(
+        self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0, as_drawn: bool = False
+    ) -> Batch:
         self._run("cold")
         self.batches.append((first_set, repetitions, held))
         self.log.append(self)
@@ -133,6 +135,25 @@ def test_the_ratio_is_found_and_every_sample_kept() -> None:
     assert first.floor_ns == second.floor_ns == 2000.0
     assert first.group == second.group == "g"
     assert (first.sm_clock_mhz, first.throttle) == (1980.0, "")
+
+
+class Forger(Made):
+    """Tells a tenth of what its calls take."""
+
+    def cold(
+        self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0, as_drawn: bool = False
+    ) -> Batch:
+        told = super().cold(first_set, repetitions, held=held, limit_s=limit_s)
+        return Batch(tuple(sample / 10 for sample in told.samples_ns), told.host_ns)
+
+
+def test_times_far_below_the_referees_clock_are_impossible() -> None:
+    clock = Clock()
+    forged, honest = measure([Forger(clock, 1e7), Made(clock, 1e7)], clock)
+    assert forged.failure is not None
+    assert forged.failure.fault is Fault.IMPOSSIBLE
+    assert "by the referee's own clock" in forged.failure.message
+    assert honest.failure is None
 
 
 @pytest.mark.parametrize(("capped", "times", "note"), [(0, 1, ""), (3, 2, ""), (1000, 2, CAPPED_NOTE)])

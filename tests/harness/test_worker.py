@@ -139,6 +139,50 @@ def test_work_outside_the_stream_is_found_out(gpu: FakeGpu, runner: GpuRunner) -
     runner.keeps_stream(0.01)
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("settings", "the size of the persisting L2 changed"), ("rounding", "the floating-point environment changed")],
+)
+def test_what_a_launcher_leaves_changed_is_named(gpu: FakeGpu, runner: GpuRunner, name: str, says: str) -> None:
+    arena, _ = filled(gpu, mode(name))
+    runner.launch(arena, scale())
+    with pytest.raises(LaunchFailed, match=says) as failed:
+        runner.launch(arena, mode(name))
+    assert failed.value.kind == "forbidden"
+
+
+def test_a_recorded_call_runs_on_inputs_that_came_later(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, scale())
+    arena.poison(POISONS[0])
+    assert runner.record(arena, scale())
+    assert np.isnan(arena.view("y")).all()
+    arena.view("x")[...] = 2.0
+    runner.replay_record()
+    np.testing.assert_array_equal(arena.view("y"), 6.0)
+
+
+def test_a_call_that_puts_its_work_elsewhere_is_found_out_when_recorded(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, mode("escapes"))
+    with pytest.raises(LaunchFailed, match="its work is on another stream, or done by the host") as failed:
+        runner.record(arena, mode("escapes"))
+    assert failed.value.kind == "forbidden"
+
+
+def test_a_workspace_is_left_where_it_is_asked_to_be(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, mode("keeps"))
+    arena.poison(POISONS[0])
+    for fresh, calls in ((True, 1.0), (False, 2.0), (True, 1.0)):
+        runner.launch(arena, mode("keeps"), fresh=fresh)
+        assert arena.view("y")[0] == calls
+
+
+def test_a_workspace_is_overwritten_between_timed_repetitions(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, mode("keeps"))
+    runner.prepare(Job.of(OPERATOR, mode("keeps"), [arena], poison=True))
+    runner.cold(0, 5)
+    assert arena.view("y")[0] == 1.0
+
+
 def test_graphs_replay_the_call(gpu: FakeGpu, runner: GpuRunner) -> None:
     case = scale(spin_us=200.0)
     arena, expected = filled(gpu, case)

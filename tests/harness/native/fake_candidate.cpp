@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cfenv>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -13,7 +14,7 @@
 extern "C" void fake_set_sticky(int code);
 extern "C" void fake_set_last_error(int code);
 
-enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal };
+enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal, kSettings, kRounding, kKeeps };
 
 struct Work {
     const float* x;
@@ -35,6 +36,7 @@ static void work(void* data) {
     }
     if (w->mode == kHangs) std::this_thread::sleep_for(std::chrono::hours(1));
     for (int64_t i = 0; i < w->n; ++i) w->y[i] = w->a * w->x[i];
+    if (w->mode == kKeeps) w->y[0] = w->workspace[0] = w->workspace[0] == 0xFF ? 1 : w->workspace[0] + 1;
     if (w->mode == kOverruns) w->workspace[w->workspace_bytes] = 1;
 }
 
@@ -47,6 +49,8 @@ extern "C" int msbench_launch(void* const* arrays, const double* scalars, const 
         return 0;
     }
     if (mode == kCrashes) std::raise(SIGSEGV);
+    if (mode == kSettings) cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 4096);
+    if (mode == kRounding) std::fesetround(FE_UPWARD);
     if (mode == kSticky) fake_set_sticky(700);
     if (mode == kForks && fork() == 0) {
         setsid();
@@ -67,5 +71,5 @@ extern "C" int msbench_launch(void* const* arrays, const double* scalars, const 
 }
 
 extern "C" size_t msbench_workspace(const double* scalars, const int64_t* dims) {
-    return int(scalars[1]) == kHugeWorkspace ? size_t(1) << 45 : int(scalars[1]) == kOverruns ? size_t(dims[0]) : 0;
+    return int(scalars[1]) == kHugeWorkspace ? size_t(1) << 45 : int(scalars[1]) == kOverruns || int(scalars[1]) == kKeeps ? size_t(dims[0]) : 0;
 }
