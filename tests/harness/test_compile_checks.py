@@ -7,12 +7,13 @@ import pytest
 
 from msbench import operators
 from msbench.harness import compile_checks
+from msbench.harness.arena import Arena
 from msbench.harness.check import CaseCheck
 from msbench.harness.protocols import Plan
 from msbench.harness.schedule import schedule
 from msbench.model import Candidate
-from msbench.spec import Precision
-from tests.harness.fakes import OPERATOR, case
+from msbench.spec import Case, Precision
+from tests.harness.fakes import OPERATOR
 
 
 def test_every_affordable_case_is_checked_in_both_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,4 +39,16 @@ def test_rounded_expected_values_pass_every_variant_but_aba(name: str, precision
 def test_a_wrong_kernel_would_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile_checks.Right, "launch", lambda self, arena, case, fresh=True: None)
     assert compile_checks.compile_checks(OPERATOR, np) == 0
-    assert case(64) in OPERATOR.cases
+
+
+def test_one_case_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    launch = compile_checks.Right.launch
+
+    def fails(self: compile_checks.Right, arena: Arena, case: Case, *, fresh: bool = True) -> None:
+        if case.dim("N") == 64:
+            raise MemoryError
+        launch(self, arena, case, fresh=fresh)
+
+    every = compile_checks.compile_checks(OPERATOR, np)
+    monkeypatch.setattr(compile_checks.Right, "launch", fails)
+    assert 0 < compile_checks.compile_checks(OPERATOR, np) < every
