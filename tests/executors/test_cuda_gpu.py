@@ -116,8 +116,8 @@ def test_a_right_kernel_passes_every_check_and_is_measured(executor: CudaExecuto
         (WRONG, Status.CHECK_FAILED, Fault.MISMATCH),
         (UNWRITTEN, Status.CHECK_FAILED, Fault.UNWRITTEN),
         (INPUT, Status.CHECK_FAILED, Fault.INPUT_CHANGED),
-        (SYNCHRONIZES, Status.MEASURE_FAILED, Fault.FORBIDDEN),
-        (ESCAPES, Status.MEASURE_FAILED, Fault.FORBIDDEN),
+        (SYNCHRONIZES, Status.BUILD_FAILED, Fault.FORBIDDEN),
+        (ESCAPES, Status.BUILD_FAILED, Fault.FORBIDDEN),
     ],
     ids=[
         "illegal address", "trap", "out of bounds", "launch error", "unreported launch error", "wrong", "unwritten",
