@@ -85,6 +85,7 @@ class Worker:
         self._candidate: Any = None
         self._mapped: dict[str, int] = {}
         self._call = _Call()
+        self._stirred: ctypes.Array[ctypes.c_uint64] | None = None  # a pointer in a structure keeps nothing alive
         self._confine: Callable[[], object] = wire.confine
 
     def handlers(self) -> dict[str, wire.Handler]:
@@ -169,14 +170,9 @@ class Worker:
 
         ``as_drawn``: leave the inputs alone; otherwise two elements of each change places before each repetition.
         """
-        stirred = self._call.stirred
-        if as_drawn:
-            self._call.stirred = None
+        self._call.stirred = None if as_drawn else self._stirred
         before = self._state()
-        try:
-            found = self._cold(self._call, first_set, repetitions, held)
-        finally:
-            self._call.stirred = stirred
+        found = self._cold(self._call, first_set, repetitions, held)
         self._unchanged(before)
         return found
 
@@ -263,6 +259,7 @@ class Worker:
         pointers = [pointer for row in rows for pointer in row]
         workspace = int(self._candidate.msbench_workspace(scalars, dims))
         self._done(self._runner.runner_reserve(ctypes.c_size_t(workspace)))
+        self._stirred = (ctypes.c_uint64 * (2 * len(rows[0])))(*job["stirred"])
         self._call = _Call(
             launch=ctypes.cast(self._candidate.msbench_launch, ctypes.c_void_p),
             scalars=scalars,
@@ -274,7 +271,7 @@ class Worker:
             poison=int(job["poison"]),
             pointers=(ctypes.c_void_p * len(pointers))(*pointers),
             output_bytes=(ctypes.c_uint64 * max(1, len(outputs)))(*outputs),
-            stirred=(ctypes.c_uint64 * (2 * len(rows[0])))(*job["stirred"]),
+            stirred=self._stirred,
         )
         return {"workspace_bytes": workspace}
 

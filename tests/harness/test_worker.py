@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerTimeout
-from msbench.harness import gpu_runner
+from msbench.harness import gpu_runner, worker
 from msbench.harness.check import POISONS
 from msbench.harness.gpu_runner import GpuRunner, Job
 from msbench.model import Origin
@@ -263,3 +265,26 @@ def test_without_confinement_everything_runs(gpu: FakeGpu, tmp_path: Path, monke
     arena, _ = filled(gpu, mode("connects"))
     with gpu.runner_of() as runner:
         runner.launch(arena, mode("connects"))
+
+
+def test_which_elements_change_places_stays_what_the_job_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[int] | None] = []
+
+    def cold(call: worker._Call, *_: object) -> dict[str, list[float]]:
+        gc.collect()
+        bytearray(b"\xee" * 64)  # takes what was freed
+        seen.append([call.stirred[i] for i in range(4)] if call.stirred else None)
+        return {"ms": [], "host_ns": []}
+
+    one = worker.Worker()
+    one._runner = one._candidate = mock.MagicMock(
+        **{"msbench_workspace.return_value": 0, "runner_reserve.return_value": 0}
+    )
+    monkeypatch.setattr(worker.ctypes, "cast", lambda *_: None)
+    monkeypatch.setattr(one, "_cold", cold)
+    monkeypatch.setattr(one, "_state", dict)
+    job = {"scalars": [], "dims": [], "output_bytes": [4], "poison": True, "stirred": [1024, 4, 0, 4]}
+    one._set_up(job, [[4096, 8192]])
+    for as_drawn in (False, True, False, False):
+        one.cold(0, 1, held=True, as_drawn=as_drawn)
+    assert seen == [[1024, 4, 0, 4], None, [1024, 4, 0, 4], [1024, 4, 0, 4]]

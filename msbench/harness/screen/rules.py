@@ -121,7 +121,7 @@ _C = r"""
     _Zn[aw]\w+ _Zd[la]\w+ __cxa_(guard_(acquire|release|abort)|allocate_exception|free_exception|throw|rethrow|begin_catch|end_catch|
     pure_virtual|throw_bad_array_new_length|bad_cast|get_exception_ptr|call_unexpected)
     _ZSt\d+__throw_\w+ _ZSt9terminatev _ZNK?St\d+(exception|\w+_error|bad_alloc|bad_function_call)\w* _ZNSt7__cxx1112basic_string\w*
-    _ZSt(18|29)_Rb_tree\w+ _ZNSt8__detail\w+ _ZNSt8ios_base4Init[CD]1Ev _ZT[IVS]\w+ _ZTVN10__cxxabiv1\w+
+    _ZSt(18|29)_Rb_tree\w+ _ZNSt8__detail\w+ _ZNSt8ios_base4Init[CD]1Ev _ZSt21ios_base_library_initv _ZT[IVS]\w+ _ZTVN10__cxxabiv1\w+
 """
 
 _EMULATOR = r"""_Z\w*11msbench_cpu\w* msbench_cpu_\w+ threadIdx blockIdx blockDim gridDim _ZTH(threadIdx|blockIdx|blockDim|gridDim)"""
