@@ -56,7 +56,7 @@ OPERATOR = Operator(
     ),
     library_note=(
         "cuDNN's convolution with one channel, along rows or columns, with the algorithms and engines that sum products in "
-        "fp32 tried for at most two seconds a size; fp32 without TF32."
+        "fp32 tried for at most a second a size; fp32 without TF32."
     ),
     paper_name="conv_1d",
 )

@@ -54,7 +54,7 @@ constexpr cudnnConvolutionFwdAlgo_t kAlgorithms[] = {
 };
 constexpr cudnnTensorFormat_t kFormats[] = {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC};
 constexpr size_t kLargestWorkspace = size_t{4} << 30;
-constexpr double kSearchSeconds = 2;  // twice a graph's: engines, then the classic algorithms
+constexpr double kSearchSeconds = 1;  // twice a graph's: engines, then the classic algorithms
 
 // Device memory of a size that one candidate asks for.
 class Scratch {

@@ -172,6 +172,7 @@ def bench(
                     seed=seed,
                     time_budget_s=budget,
                     sittings=sittings,
+                    trusted=Origin.EXPERT not in wanted,
                 ),
                 Spans() if profile_harness else None,
             )

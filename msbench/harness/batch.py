@@ -270,7 +270,7 @@ class _ChecksAhead:
     """What checks run on the device, compiled before they do: in processes, since in threads every one would compile it."""
 
     def __init__(self, executor: Divisible, jobs: Sequence[Job]) -> None:
-        self._pool = ThreadPoolExecutor(max(1, _CORES - 2), thread_name_prefix="msbench-compiling")
+        self._pool = ThreadPoolExecutor(max(1, _CORES // 2), thread_name_prefix="msbench-compiling")
         operators = {job.operator.name: job.operator for job in jobs}
         self._begun = {
             name: self._pool.submit(executor.compile_checks, op)

@@ -1,8 +1,9 @@
 """A process that has CuPy compile what checking one operator runs on the device, before a check does.
 
 CuPy compiles a kernel for each kind of expression, which takes a second, and keeps it in a cache on disk. The threads of
-one process wait for each other there; processes don't. Here an operator's cheaper cases are checked with a kernel that is
-always right, since it is made of the expected values: what references, bounds and comparisons launch is then in the cache.
+one process wait for each other there; processes don't. Here the cheapest case of each distribution is checked with a kernel
+that is always right, since it is made of the expected values: what references, bounds and comparisons launch is then in the
+cache.
 
 Started as ``python -m msbench.harness.compile_checks``; ``gpu_runner.py``'s side of it is ``executors/cuda.py``.
 """
@@ -18,7 +19,7 @@ from msbench.harness import wire
 from msbench.harness.arena import ALIGNMENT, Arena, Layout
 from msbench.harness.check import CaseCheck
 from msbench.harness.protocols import Plan
-from msbench.harness.schedule import schedule, work
+from msbench.harness.schedule import Scheduled, schedule, work
 from msbench.model import Candidate
 from msbench.spec import Case, Operator
 
@@ -61,12 +62,14 @@ class Right:
 
 
 def compile_checks(op: Operator, xp: Any) -> int:
-    """Check the cheaper cases of an operator in its precisions; how many passed. Why others did not, their check tells."""
+    """Check the cheapest case of each distribution in both precisions; how many passed. Why others did not, their check tells."""
     passed = 0
+    cheapest: dict[str, Scheduled] = {}
+    for item in schedule(op, Plan(cases=op.cases), None):
+        if work(op, item.case) <= _WORK and operators.elements(op, dict(item.case.dims)) <= _ELEMENTS:
+            cheapest.setdefault(item.case.distribution, item)
     for precision in op.precisions:
-        for item in schedule(op, Plan(cases=op.cases), None):
-            if work(op, item.case) > _WORK or operators.elements(op, dict(item.case.dims)) > _ELEMENTS:
-                continue
+        for item in cheapest.values():
             with suppress(Exception), CaseCheck(Memory(xp), op, precision, item.case, seed=0) as check:
                 right = Right(check, Candidate(op.name, precision, ""))
                 variants = [variant for variant in ("aligned", "touched") if variant in item.variants]

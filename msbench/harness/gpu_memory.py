@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _LOW = 1 / 50  # of the device's memory: less than this free is trouble for the others
-_FRESH_S = 0.1  # how long what is free before a call is taken for known
+_FRESH_S = 0.5  # how long what is free before a call is taken for known
 _MUCH = 1 / 10  # of the device's memory: taking more than this makes a process the cause
 
 

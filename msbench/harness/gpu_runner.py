@@ -122,13 +122,13 @@ class MeasuredProcess:
     ) -> None:
         self._before_call = before_call
         self._require_health = require_health
+        self._watch = watch
         argv = [sys.executable, "-m", "msbench.harness.worker"]
         self._process = WorkerProcess(
             argv,
             env=worker_environment(gpu_uuid),
             memory_bytes=limits.memory(),
             rules=rules if CONFINED else None,
-            watch=watch,
         )
         try:
             self._call("open", START_LIMIT_S, runner=str(runner), flush_factor=FLUSH_FACTOR, hold_seconds=HOLD_S)
@@ -137,7 +137,8 @@ class MeasuredProcess:
             raise
 
     def load(self, binary: Path) -> None:
-        """Load a build; the process ends where that fails."""
+        """Load a build, which is watched from here on; the process ends where that fails."""
+        self._process.watch = self._watch
         try:
             self._call("load", START_LIMIT_S, binary=str(binary))
         except BaseException:

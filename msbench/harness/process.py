@@ -77,7 +77,7 @@ class WorkerProcess:
         self._pending = b""
         self._memory_bytes = memory_bytes
         self._rules = rules
-        self._watch = watch
+        self.watch = watch
         self._guard: Guard | None = None
         self._channel, child_channel = socket.socketpair()
         child_requests, self._requests = os.pipe()
@@ -260,7 +260,7 @@ class WorkerProcess:
         if self._memory_bytes is not None and (taken := _own_memory(self.pid)) > self._memory_bytes:
             limit = f"more than {self._memory_bytes / 2**30:.3g} GiB"
             raise _Killed("out_of_memory", f"took {taken / 2**30:.3g} GiB of the host's memory, {limit},")
-        if self._watch is not None and (reason := self._watch(self.pid)):
+        if self.watch is not None and (reason := self.watch(self.pid)):
             raise _Killed("out_of_memory", reason)
 
     def _crashed(self, command: str) -> WorkerCrashed:

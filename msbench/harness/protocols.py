@@ -41,6 +41,7 @@ class Plan:
     that of a call from an idle device to an idle device, on the host's clock, whatever the call does in between.
     ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
     ``profile_fastest``: of the versions only the one that is fastest on that case.
+    ``trusted``: the versions are baselines from ``kernels/``, so that what finds cheating is tried on the cheapest cases only.
     """
 
     cases: tuple[Case, ...]
@@ -50,6 +51,7 @@ class Plan:
     profile: bool = False
     profile_cases: tuple[Case, ...] = ()
     profile_fastest: bool = False
+    trusted: bool = False
     seed: int = 0
     time_budget_s: float = 5.0
     half_width: float = 0.01
