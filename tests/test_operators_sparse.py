@@ -10,7 +10,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msbench import operators
+from msbench import bounds, operators
 from msbench.harness.compare import expected
 from msbench.harness.inputs import Draw, generate
 from msbench.operators import sparse
@@ -96,6 +96,23 @@ def test_right_sums_in_any_order_are_within_the_bound(order: str, distribution: 
         exact = arrays["values"].astype(np.float64), arrays["row_indices"], arrays["col_indices"]
         got = fp32_sums(order, sparse.from_coo(*exact), arrays["x"].astype(np.float64), rows)
         assert (np.abs(got - references["y"]) <= 0.7 * limits["y"]).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_by_atomic_additions_may_flush_what_is_subnormal(seed: int) -> None:
+    """Products around 2⁻¹¹², of which partial sums get close to zero now and then."""
+    op = operators.load("spmv_coo")
+    here = case("spmv_coo", "tiny", 4, 3000, 12000)
+    arrays = generate(op, FP32, here, seed, np)
+    arrays["x"] *= np.float32(2.0**-13)
+    references, limits = expected(op, FP32, here, arrays, np)
+    sums = np.zeros(4, np.float32)
+    for row, col, value in zip(arrays["row_indices"], arrays["col_indices"], arrays["values"], strict=True):
+        sum_ = np.float32(sums[row] + value * arrays["x"][col])
+        sums[row] = sum_ if abs(sum_) >= 2.0**-126 else 0
+    error = np.abs(sums - references["y"])
+    assert (error <= limits["y"]).all()
+    assert error.max() > 2 * bounds.FLOOR
 
 
 @pytest.mark.parametrize("name", NAMES)

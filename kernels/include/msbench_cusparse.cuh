@@ -65,8 +65,8 @@ struct Way {
     cudaDataType_t result;
 };
 
-// The arrays of a matrix. `lines`: row offsets of CSR, column offsets of CSC, rows of COO (ascending), slice offsets of
-// Sliced-ELL, whose slices are one row each. `indices`: columns, or the rows of CSC.
+// The arrays of a matrix. `lines`: row offsets of CSR, column offsets of CSC, rows of COO (ascending). `indices`: columns, or
+// the rows of CSC.
 struct SparseArrays {
     const int32_t* lines;
     const int32_t* indices;
@@ -149,10 +149,6 @@ class Product {
             case CUSPARSE_FORMAT_COO:
                 CUSPARSE(cusparseCreateConstCoo(&A_, rows, cols, nnz, A.lines, A.indices, A.values, kIndex, kBase,
                                                 kElement));
-                return cudaSuccess;
-            case CUSPARSE_FORMAT_SLICED_ELLPACK:
-                CUSPARSE(cusparseCreateConstSlicedEll(&A_, rows, cols, nnz, nnz, 1, A.lines, A.indices, A.values, kIndex,
-                                                      kIndex, kBase, kElement));
                 return cudaSuccess;
             default:
                 return cudaErrorNotSupported;

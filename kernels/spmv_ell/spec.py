@@ -56,9 +56,10 @@ OPERATOR = Operator(
     valid=lambda rows, cols, w: rows * w <= 2**26 and sparse.sensible(rows, cols, rows * w),
     bound_note=sparse.BOUND_NOTE,
     library_note=(
-        "cuSPARSE's generic SpMV: 'cusparse' on CSR, into which each call turns the matrix first, padding becoming "
-        "entries of an added column of zeros; 'cusparse_sell' on Sliced-ELL with slices of one row, which is this "
-        "format as it is; nothing is prepared or kept for a matrix, as a launcher meets every one for the first time."
+        "cuSPARSE's generic SpMV on CSR, into which each call turns the matrix first, padding becoming entries of an added "
+        "column of zeros. Sliced-ELL with slices of one row is this format as it is, but cuSPARSE multiplies its padding "
+        "with the vector there, so that an infinity becomes NaN; nothing is prepared or kept for a matrix, as a launcher "
+        "meets every one for the first time."
     ),
     counts_note=(
         "With a thread for each row neighbouring threads read 4·w bytes apart, and the cache loses part of a line "

@@ -37,7 +37,8 @@ ALL_DISTRIBUTIONS = (*DISTRIBUTIONS, "duplicates")
 
 BOUND_NOTE = (
     "A row of n products, added in fp32 in any order, errs by min(n', 8√n')·2⁻²⁴·Σ|terms|, n' = min(n, 4096) "
-    "(Higham 2002, equation 4.4; Higham and Mary 2019, theorem 3.1). Rows without entries are zero."
+    "(Higham 2002, equation 4.4; Higham and Mary 2019, theorem 3.1), and by 2⁻¹²⁶ a product, since atomic additions in global "
+    "memory flush subnormal sums to zero (PTX ISA, atom.add.f32). Rows without entries are zero."
 )
 
 LONGEST_MEAN = 2**15
@@ -104,12 +105,13 @@ def product_bound(xp: Any, u: float, exact: Any, entries: Entries, dense: Any, r
     """The largest acceptable error of each element of ``exact``, which is ``product`` of the same arguments."""
     lengths = xp.bincount(entries.rows, minlength=rows)
     growth = bounds.FP32_ROUNDOFF * bounds.growth(xp, lengths)
+    flushed = bounds.FLOOR * lengths
     sizes = Entries(entries.rows, entries.cols, xp.abs(entries.values))
     if dense.ndim == 1:
-        return bounds.rounded(xp, u, exact, growth * product(xp, sizes, xp.abs(dense), rows))
+        return bounds.rounded(xp, u, exact, growth * product(xp, sizes, xp.abs(dense), rows) + flushed)
     limit = xp.empty(exact.shape)
     for part in _slabs(entries, *exact.shape):
-        error = growth[:, None] * _sum_slab(xp, sizes, xp.abs(dense[:, part]), rows)
+        error = growth[:, None] * _sum_slab(xp, sizes, xp.abs(dense[:, part]), rows) + flushed[:, None]
         limit[:, part] = bounds.rounded(xp, u, exact[:, part], error)
     return limit
 

@@ -45,8 +45,13 @@ RULES = (
     ),
     _rule(
         "looks at the environment or at the clock",
-        r"(secure_)?getenv __environ environ _environ uname gethostname getcwd getauxval sysconf getrusage time times clock clock_\w+ "
-        r"gettimeofday ftime _ZNSt6chrono\w*now\w* program_invocation\w* sched_getaffinity get_nprocs\w* sleep usleep nanosleep",
+        r"(secure_)?getenv __environ environ _environ uname gethostname getcwd getauxval sysconf getrusage "
+        r"program_invocation\w* sched_getaffinity get_nprocs\w* sleep usleep nanosleep",
+    ),
+    _rule(  # a library's baseline stops looking for the fastest algorithm after a while
+        "looks at the environment or at the clock",
+        r"time times clock clock_\w+ gettimeofday ftime _ZNSt6chrono\w*now\w*",
+        libraries=True,
     ),
     _rule(
         "changes its process",
