@@ -6,18 +6,19 @@ import fcntl
 import os
 import platform
 import shutil
-import signal
 import subprocess
-import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from msbench.errors import ToolchainError
+from msbench.guarded import disk_was_full, guarded
 from msbench.model import digest
 from msbench.resources import cache_dir
+from msbench.scratch import scratch
 
 _HERE = Path(__file__).parent
 INCLUDE_DIR = _HERE / "include"
@@ -79,26 +80,20 @@ class HostCompiler:
         """Run it in ``folder``: (exit code, or None if it outran its time; what it said)."""
         environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder), "GCC_COLORS": ""}
         try:
-            process = subprocess.Popen(
-                [self.path, *arguments],
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ToolchainError(f"{self.path} can't be started: {error}.") from error
-        try:
-            said, _ = process.communicate(timeout=timeout_s)
-            return process.returncode, said.decode(errors="replace")
+            with guarded(
+                [self.path, *arguments], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            ) as process:
+                said, _ = process.communicate(timeout=timeout_s)
+            text = said.decode(errors="replace")
+            if process.returncode and disk_was_full(text, folder):
+                raise ToolchainError(
+                    f"{self.path} can't write to {folder}: the disk is full. Free some space, then repeat."
+                )
+            return process.returncode, text
         except subprocess.TimeoutExpired:
             return None, ""
-        finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+        except OSError as error:
+            raise ToolchainError(f"{self.path} can't be started: {error}.") from error
 
     def prepared(self, sanitize: bool) -> Prepared:
         """The precompiled header and the compiled runtime for these flags; built on the first call, kept in the cache.
@@ -180,9 +175,7 @@ def _machine_flags() -> tuple[str, ...]:
 
 
 def _prepare(compiler: HostCompiler, flags: tuple[str, ...], sanitize: bool, folder: Path) -> None:
-    _make(folder.parent)
-    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several builds start at once; one of them does this
+    with _writing(folder.parent), _locked(folder.with_name(f"{folder.name}.lock")):
         if (folder / "done").is_file():
             return
         shutil.rmtree(folder, ignore_errors=True)
@@ -202,21 +195,32 @@ def _prepare(compiler: HostCompiler, flags: tuple[str, ...], sanitize: bool, fol
         (folder / "done").touch()
 
 
-def scratch() -> tempfile.TemporaryDirectory[str]:
+@contextmanager
+def work_folder() -> Iterator[Path]:
     """A folder in the cache for one compilation.
 
     Raises:
         ToolchainError: the cache can't be written.
     """
     root = cache_dir() / "tmp"
-    _make(root)
-    return tempfile.TemporaryDirectory(dir=root, ignore_cleanup_errors=True)
+    with _writing(root), scratch(root) as folder:
+        yield folder
 
 
-def _make(folder: Path) -> None:
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Several builds start at once; one of them does what is done once."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
         raise ToolchainError(
-            f"The build cache {folder} can't be written: {error}. Set MSBENCH_CACHE to one that can."
+            f"The build cache {folder} can't be written: {error}. Set MSBENCH_CACHE to one that can, on a disk with room."
         ) from error

@@ -9,23 +9,22 @@ caught.
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import signal
 import subprocess
-import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from msbench import operators, resources
 from msbench.errors import ToolchainError
+from msbench.guarded import disk_was_full, guarded
 from msbench.harness import compiler_output
 from msbench.harness.toolchain import HEADERS, Toolchain, gencode
 from msbench.model import BuildResult, Candidate, Failure, Fault, digest
+from msbench.scratch import scratch
 from msbench.spec import Operator
 
 TIME_LIMIT_S = 180.0
@@ -68,8 +67,7 @@ def build(
     if (found := _cached(kept, unbuilt)) is not None:
         return found
     started = time.monotonic()
-    with _scratch() as folder:
-        work = Path(folder)
+    with _work_folder() as work:
         (work / f"{op.name}.h").write_text(header, encoding="utf-8")
         (work / f"{op.name}.cu").write_text(candidate.source, encoding="utf-8")
         include = ["-I", str(resources.include_dir()), "-I", ".", "-include", f"{op.name}.h"]
@@ -104,8 +102,7 @@ def native(name: str, toolchain: Toolchain, arch: str) -> Path:
     key = digest("native", source, *_FLAGS, arch, *linking, toolchain.fingerprint)
     kept = resources.cache_dir() / "native" / key
     if not (kept / "kernel.so").is_file():
-        with _scratch() as folder:
-            work = Path(folder)
+        with _work_folder() as work:
             (work / f"{name}.cu").write_text(source, encoding="utf-8")
             argv = [*_FLAGS, "-gencode", gencode(arch), *linking, "-o", "kernel.so", f"{name}.cu"]
             code, log = _run_nvcc(toolchain, argv, work, TIME_LIMIT_S)
@@ -140,56 +137,52 @@ def _run_nvcc(toolchain: Toolchain, argv: list[str], work: Path, time_limit_s: f
 
     The shell sets the limits: ``preexec_fn`` is unsafe in a process with threads, and builds run in threads.
     """
-    limits = f'ulimit -c 0; ulimit -v {_MEMORY_KIB}; ulimit -f {_FILE_KIB * 2}; exec "$@"'
-    command = ["/bin/sh", "-c", limits, "sh", str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), *argv]
+    limits = f"ulimit -c 0; ulimit -v {_MEMORY_KIB}; ulimit -f {_FILE_KIB * 2}; "
+    command = [str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), *argv]
     environment = toolchain.environment() | {"TMPDIR": str(work)}
-    with (work / "log").open("wb") as log:
-        try:
-            process = subprocess.Popen(
-                command,
-                cwd=work,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ToolchainError(f"{toolchain.nvcc} can't be started: {error}.") from error
-        try:
+    try:
+        with (
+            (work / "log").open("wb") as log,
+            guarded(command, limits=limits, cwd=work, env=environment, stdout=log, stderr=log) as process,
+        ):
             code: int | None = process.wait(time_limit_s)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    return code, (work / "log").read_text(encoding="utf-8", errors="replace")
+    except subprocess.TimeoutExpired:
+        code = None
+    except OSError as error:
+        raise ToolchainError(f"{toolchain.nvcc} can't be started: {error}.") from error
+    said = (work / "log").read_text(encoding="utf-8", errors="replace")
+    if code and disk_was_full(said, work):
+        raise ToolchainError(f"{toolchain.nvcc} can't write to {work}: the disk is full. Free some space, then repeat.")
+    return code, said
 
 
-def _scratch() -> tempfile.TemporaryDirectory[str]:
+@contextmanager
+def _work_folder() -> Iterator[Path]:
+    """For one compilation, in the cache.
+
+    Raises:
+        ToolchainError: the cache can't be written.
+    """
     root = resources.cache_dir() / "tmp"
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        with scratch(root) as folder:
+            yield folder
     except OSError as error:
         raise ToolchainError(
-            f"The build cache {root} can't be written: {error}. Set MSBENCH_CACHE to a folder that can."
+            f"The build cache {root} can't be written: {error}. Set MSBENCH_CACHE to one that can, on a disk with room."
         ) from error
-    return tempfile.TemporaryDirectory(dir=root, ignore_cleanup_errors=True)
 
 
 def _keep(work: Path, kept: Path) -> None:
     """Move a finished build into the cache at one stroke; another process may have been first with the same."""
     kept.parent.mkdir(parents=True, exist_ok=True)
-    final = kept.with_name(f"{kept.name}.{os.getpid()}.{time.monotonic_ns()}")
+    final = work / "kept"
     final.mkdir()
     for name in ("kernel.so", "facts.json"):
         if (work / name).is_file():
-            shutil.move(work / name, final / name)
-    try:
+            (work / name).rename(final / name)
+    with suppress(OSError):
         final.rename(kept)
-    except OSError:
-        shutil.rmtree(final, ignore_errors=True)
 
 
 def _cached(kept: Path, unbuilt: BuildResult) -> BuildResult | None:
