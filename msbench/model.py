@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -302,3 +303,41 @@ class Evaluation:
     harness: str = ""
     recorded_from: str | None = None
     note: str = ""
+
+
+# ------------------------------------------------------------------ trials of msbench itself
+
+
+class Study(StrEnum):
+    """What is tried on the evaluator itself, to know how far its figures can be trusted.
+
+    ``exploits``: kernels that cheat. ``same``: a kernel against itself. ``slowdown``: a kernel against itself slowed down
+    by a known factor. ``faults``: msbench killed, or its disk or device failing. ``throughput``: how long a verdict takes.
+    """
+
+    EXPLOITS = "exploits"
+    SAME = "same"
+    SLOWDOWN = "slowdown"
+    FAULTS = "faults"
+    THROUGHPUT = "throughput"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One thing that was tried on the evaluator, and whether it held. The trials of one recording share ``created_at``.
+
+    ``subject`` is unique within a recording. ``expected`` and ``outcome`` are one line each. ``details`` is JSON: samples,
+    figures, messages. ``device_id`` is a ``Device.id``, a processor's too; ``harness`` is the digest of the evaluator's
+    source; ``command`` is what a person types to repeat the recording; ``created_at`` is ISO 8601 in UTC.
+    """
+
+    study: Study
+    subject: str
+    expected: str
+    outcome: str
+    held: bool
+    details: Mapping[str, Any]
+    device_id: str
+    harness: str
+    command: str
+    created_at: str

@@ -25,6 +25,8 @@ from msbench.model import (
     Origin,
     Profile,
     Status,
+    Study,
+    Trial,
     digest,
 )
 from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
@@ -255,6 +257,23 @@ def failed(
         nothing = Measurement(case, digest("group", str(at)), 0, (), None, None, None, False, failure=failure)
         return replace(passed, checks=checks(op.cases), measurements=(nothing,))
     return passed
+
+
+def trial(subject: str = "cached_by_pointer", at: float = 0, **changes: Any) -> Trial:
+    """An exploit that was refused on the GPU."""
+    held = Trial(
+        study=Study.EXPLOITS,
+        subject=subject,
+        expected="mismatch",
+        outcome="mismatch: y[0] is 0.5, expected 0.25",
+        held=True,
+        details={"trick": "remembers its result by the address of x", "seconds": 1.5},
+        device_id=GPU.id,
+        harness="h1",
+        command="msbench exploits",
+        created_at=instant(at),
+    )
+    return replace(held, **changes)
 
 
 def run_row(op: Operator, precision: Precision = FP32, run_id: str = "", **changes: Any) -> RunRow:

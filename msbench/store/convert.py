@@ -22,6 +22,8 @@ from msbench.model import (
     Origin,
     Profile,
     Status,
+    Study,
+    Trial,
 )
 from msbench.operators.header import prototype
 from msbench.spec import Case, Operator, Precision, Split, Task
@@ -39,6 +41,7 @@ from msbench.store.tables import (
     MessageRow,
     ProfileRow,
     TaskRow,
+    TrialRow,
     VersionRow,
 )
 
@@ -264,6 +267,13 @@ def message_rows(agent: str, messages: Sequence[tuple[str, str]]) -> list[Messag
     return rows
 
 
+def trial_row(trial: Trial) -> TrialRow:
+    """A trial of the evaluator."""
+    shared = {field.name: getattr(trial, field.name) for field in fields(Trial)}
+    shared |= {"study": trial.study.value, "held": bool(trial.held), "details": plain(trial.details)}
+    return _identified(TrialRow(id="", **shared))
+
+
 # ------------------------------------------------------------------ back
 
 
@@ -390,3 +400,9 @@ def to_evaluation(
         recorded_from=row.recorded_from,
         note=row.note,
     )
+
+
+def to_trial(row: TrialRow) -> Trial:
+    """A trial of the evaluator."""
+    shared = {field.name: getattr(row, field.name) for field in fields(Trial)}
+    return Trial(**shared | {"study": Study(row.study)})

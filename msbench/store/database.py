@@ -41,6 +41,7 @@ class Database:
         self.where = shown(where)
         self.path = sqlite_path(where)
         self.read_only = read_only
+        self.had = 0  # how many migrations it had when it was opened: 0 is an empty database
         if self.path is not None:
             self._look(self.path, create=create and not read_only)
         self._timeout_s = timeout_s
@@ -73,7 +74,7 @@ class Database:
     def _ensure_schema(self) -> None:
         with explained(self.where):
             with self._engine.begin() as connection:
-                had = version(connection, self.where)
+                self.had = had = version(connection, self.where)
             if had == len(MIGRATIONS):
                 return
             if self.read_only and had == 0:

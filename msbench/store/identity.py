@@ -18,6 +18,7 @@ from msbench.store.tables import (
     MeasurementRow,
     MessageRow,
     ProfileRow,
+    TrialRow,
 )
 
 Values = Mapping[str, Any]
@@ -68,6 +69,7 @@ CONTENT_ADDRESSED: tuple[type[SQLModel], ...] = (
     MeasurementRow,
     ProfileRow,
     MessageRow,
+    TrialRow,
 )
 
 

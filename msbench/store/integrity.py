@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlmodel import SQLModel
 
 from msbench.errors import IntegrityError, StoreError
-from msbench.model import Fault, Origin, Outcome, Status, normalise
+from msbench.model import Fault, Origin, Outcome, Status, Study, normalise
 from msbench.spec import Precision, Split
 from msbench.store.engine import explain
 from msbench.store.identity import (
@@ -43,6 +43,7 @@ from msbench.store.tables import (
     RunRow,
     StepRow,
     TaskRow,
+    TrialRow,
     VersionRow,
 )
 
@@ -62,6 +63,7 @@ _WORDS: dict[type[SQLModel], dict[str, Sequence[str] | type[StrEnum]]] = {
     RunRow: {"status": RUN_STATUSES},
     StepRow: {"outcome": Outcome},
     MessageRow: {"role": ROLES},
+    TrialRow: {"study": Study},
 }
 
 
@@ -97,7 +99,7 @@ def check_files(paths: Sequence[str | Path]) -> list[str]:
     readable: list[str | Path] = []
     for path in paths:
         try:
-            with Store(path, read_only=True) as store:
+            with Store.snapshot(path) as store:
                 problems += (f"{store.where}: {problem}" for problem in _file_only(store))
             readable.append(path)
         except StoreError as error:
@@ -106,12 +108,14 @@ def check_files(paths: Sequence[str | Path]) -> list[str]:
         return problems
     with Store.union(readable) as known:
         for path in readable:
-            with Store(path, read_only=True) as store:
+            with Store.snapshot(path) as store:
                 problems += (f"{store.where}: {problem}" for problem in check(store, known))
     return problems
 
 
 def _file_only(store: Store) -> list[str]:
+    if store.had == 0:
+        return ["The database is empty."]
     with store.session() as session:
         return _file(session.connection())
 

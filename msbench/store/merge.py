@@ -12,7 +12,6 @@ from sqlmodel import SQLModel
 from msbench.errors import IntegrityError
 from msbench.model import digest
 from msbench.store import integrity
-from msbench.store.engine import sqlite_path
 from msbench.store.identity import Values, content, table_of
 from msbench.store.rows import put
 from msbench.store.store import Store
@@ -39,7 +38,7 @@ def merge(target: Store, other: Store | str | Path, *, verify: bool = True) -> d
         StoreError: one of them can't be read or written; ``target`` is unchanged then.
     """
     if not isinstance(other, Store):
-        with _open(other) as opened:
+        with Store.snapshot(other) as opened:
             return merge(target, opened, verify=verify)
     problems = integrity.check(other) if verify else []
     if problems:
@@ -54,10 +53,6 @@ def merge(target: Store, other: Store | str | Path, *, verify: bool = True) -> d
             counts[table_of(model).name] = put(ours, model, _predecessors_first(rows) if model is MessageRow else rows)
         counts.update(_merge_runs(ours, theirs))
     return {name: count for name, count in counts.items() if count}
-
-
-def _open(where: str | Path) -> Store:
-    return Store(where, read_only=True) if sqlite_path(where) is None else Store.read_to_memory(where)
 
 
 def _all(connection: Connection, model: type[SQLModel]) -> list[Values]:

@@ -29,7 +29,30 @@ def _1_everything(connection: Connection) -> None:
         connection.execute(text(view))
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_1_everything,)
+def _2_trials(connection: Connection) -> None:
+    """The trials of the evaluator itself."""
+    connection.execute(
+        text("""
+            CREATE TABLE trial (
+                id VARCHAR NOT NULL,
+                study VARCHAR NOT NULL,
+                subject VARCHAR NOT NULL,
+                expected VARCHAR NOT NULL,
+                outcome VARCHAR NOT NULL,
+                held BOOLEAN NOT NULL,
+                details JSON NOT NULL,
+                device_id VARCHAR NOT NULL,
+                harness VARCHAR NOT NULL,
+                command VARCHAR NOT NULL,
+                created_at VARCHAR NOT NULL,
+                PRIMARY KEY (id),
+                FOREIGN KEY(device_id) REFERENCES device (id)
+            )
+        """)
+    )
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_1_everything, _2_trials)
 
 
 def version(connection: Connection, where: str) -> int:

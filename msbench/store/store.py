@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlmodel import Session, col, func, select
 
 from msbench.errors import UnknownNameError
-from msbench.model import Candidate, Ceilings, Device, Evaluation, Status
+from msbench.model import Candidate, Ceilings, Device, Evaluation, Status, Study, Trial
 from msbench.spec import Operator, Precision
 from msbench.store import convert
 from msbench.store.engine import MEMORY, shown, sqlite_path
@@ -27,6 +27,7 @@ from msbench.store.tables import (
     MeasurementRow,
     ProfileRow,
     TaskRow,
+    TrialRow,
     VersionRow,
 )
 
@@ -47,7 +48,7 @@ class Store(Runs):
 
         merged: Store | None = None
         for where in paths:
-            part = cls._snapshot(where)
+            part = cls.snapshot(where)
             if merged is None:
                 merged = part
             else:
@@ -58,7 +59,12 @@ class Store(Runs):
         return merged
 
     @classmethod
-    def _snapshot(cls, where: str | Path) -> Store:
+    def snapshot(cls, where: str | Path) -> Store:
+        """A database as it is now, only to be read: a file is copied to memory and brought to the newest schema there.
+
+        Raises:
+            StoreError: it can't be read.
+        """
         if sqlite_path(where) is None:
             return cls(where, read_only=True)
         return cls.read_to_memory(where)
@@ -122,6 +128,16 @@ class Store(Runs):
         """Store one measurement of a device's ceilings."""
         with self.writing() as session:
             put_all(session.connection(), [convert.device_row(device), convert.ceilings_row(device, ceilings)])
+
+    def add_trials(self, trials: Iterable[Trial]) -> None:
+        """Store trials of the evaluator, all or none, on devices that are stored already (``add_device``). Twice is once.
+
+        Raises:
+            StoreError: the database can't be written, or has none of a trial's device; nothing is stored then.
+        """
+        rows = [convert.trial_row(trial) for trial in trials]
+        with self.writing() as session:
+            put_all(session.connection(), rows)
 
     # ------------------------------------------------------------------ reading
 
@@ -249,6 +265,15 @@ class Store(Runs):
         )
         with self.session() as session:
             return [convert.to_device(row) for row in session.exec(query)]
+
+    def trials(self, study: Study | None = None) -> list[Trial]:
+        """All trials of the evaluator (of a study), oldest recording first; see ``store.proofs`` for the newest."""
+        query = select(TrialRow)
+        if study is not None:
+            query = query.where(col(TrialRow.study) == study.value)
+        with self.session() as session:
+            rows = session.exec(query.order_by(col(TrialRow.created_at), col(TrialRow.subject), col(TrialRow.id)))
+            return [convert.to_trial(row) for row in rows]
 
 
 def _results(session: Session, model: type[_Result], evaluation_id: str) -> list[tuple[_Result, CaseRow]]:

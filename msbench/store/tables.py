@@ -296,6 +296,23 @@ class CallRow(SQLModel, table=True):
     created_at: str
 
 
+class TrialRow(SQLModel, table=True):
+    """One thing that was tried on the evaluator itself; ``study`` is a ``model.Study``."""
+
+    __tablename__ = "trial"
+    id: str = Field(primary_key=True)
+    study: str
+    subject: str
+    expected: str
+    outcome: str
+    held: bool
+    details: dict[str, Any] = Field(sa_column=_json())
+    device_id: str = Field(foreign_key="device.id")
+    harness: str
+    command: str
+    created_at: str
+
+
 TABLES: tuple[type[SQLModel], ...] = (
     MigrationRow,
     DeviceRow,
@@ -313,4 +330,5 @@ TABLES: tuple[type[SQLModel], ...] = (
     StepRow,
     MessageRow,
     CallRow,
+    TrialRow,
 )  # in an order in which foreign keys are satisfied

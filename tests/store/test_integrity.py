@@ -50,6 +50,9 @@ def test_a_sound_database_has_no_problems(told: Store) -> None:
         ("UPDATE call SET number = 40 WHERE number = 3", "Call .* an id that is not"),
         ("UPDATE run SET status = 'asleep'", "unknown status 'asleep'"),
         ("UPDATE task SET operator = 'other'", "is not called by its operator"),
+        ("UPDATE trial SET held = 0", "Trial .* was changed"),
+        ("UPDATE trial SET details = json_set(details, '$.seconds', 9)", "Trial .* was changed"),
+        ("UPDATE trial SET study = 'hearsay'", "unknown study 'hearsay'"),
         ("DELETE FROM version WHERE label = 'round 2'", "names one of table version that is not there"),
         ("DELETE FROM version WHERE origin = 'naive'", "names the parent"),
         ("UPDATE lineage SET parent_id = 'nobody'", "names the parent nobody, which is in none here"),
@@ -110,3 +113,17 @@ def test_what_one_file_lacks_may_be_in_another(tmp_path: Path) -> None:
     assert integrity.check_files([published, local]) == []
     [problem] = integrity.check_files([local])
     assert problem.startswith(str(local)) and naive.id in problem
+
+
+def test_a_file_of_an_older_schema_is_checked_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    old = Path(__file__).with_name("schema_1.sql").read_text()
+    connection = sqlite3.connect(path)
+    connection.executescript(old + "INSERT INTO migration VALUES (1, 'then');")
+    connection.close()
+    before = path.read_bytes()
+    assert integrity.check_files([path]) == []
+    assert path.read_bytes() == before
+    tamper(path, "INSERT INTO device VALUES ('d', 'cuda', 'X', '', 1, 1, 1, '', '')")
+    [problem] = integrity.check_files([path])
+    assert "Device d was changed" in problem

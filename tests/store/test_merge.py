@@ -41,6 +41,7 @@ Deed = tuple[Any, ...]
 DEEDS = st.one_of(
     st.tuples(st.just("measure"), st.sampled_from(LABELS), st.sampled_from(list(Origin)), st.integers(0, 3)),
     st.tuples(st.just("fail"), st.sampled_from(LABELS), st.sampled_from([Status.BUILD_FAILED, Status.CHECK_FAILED])),
+    st.tuples(st.just("try"), st.integers(0, 2), st.booleans()),
     st.tuples(st.just("describe"), st.sampled_from(["y = a x + 1", "y = 1 + a x"])),
     st.tuples(
         st.just("run"), st.sampled_from("rs"), st.integers(0, 4), st.booleans(), st.sampled_from(["left", "right"])
@@ -59,6 +60,8 @@ def do(store: Store, deeds: Sequence[Deed]) -> None:
                 store.add_evaluation(OP, evaluation)
         elif deed == "fail":
             store.add_evaluation(OP, failed(OP, candidate(OP, rest[0]), rest[1]))
+        elif deed == "try":
+            store.add_trials([factories.trial(at=rest[0], held=rest[1])])
         elif deed == "describe":
             store.add_task(replace(OP, definition=rest[0]), FP32)
         elif rest[0] not in [run.id for run in store.runs()]:
@@ -96,7 +99,13 @@ def test_merging_is_sound_and_neither_order_nor_repetition_matters(machines: lis
 
 def test_counts_say_what_was_new(told: Store, store: Store) -> None:
     first = merge(store, told)
-    assert first["version"] == 24 and first["run"] == 4 and first["step"] == 16 and first["call"] == 12
+    assert (
+        first["trial"] == 1
+        and first["version"] == 24
+        and first["run"] == 4
+        and first["step"] == 16
+        and first["call"] == 12
+    )
     assert "migration" not in first
     assert content(store) == content(told)
     for evaluation in measured(OP, {candidate(OP, "new"): 0.5}, at=99):

@@ -29,6 +29,7 @@ def test_the_oldest_schema_becomes_the_newest(tmp_path: Path, in_memory: bool) -
     if in_memory:
         with Store.union([old]) as store:
             factories.story(store)
+            store.add_trials([factories.trial()])
         return
     for path in (old, new):
         with Store(path) as store:

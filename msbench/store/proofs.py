@@ -1,0 +1,82 @@
+"""What was tried on the evaluator itself, as people are shown it: of each study the newest recording on each device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlmodel import col, select
+
+from msbench.model import Device, Study, Trial
+from msbench.store import convert
+from msbench.store.store import Store
+from msbench.store.tables import DeviceRow, TrialRow
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The newest recording of a study on a device: at least one trial, in the order of their subjects.
+
+    A recording may be in parts, made by several commands on one version of the harness.
+    """
+
+    study: Study
+    device: Device
+    trials: tuple[Trial, ...]
+
+    @property
+    def total(self) -> int:
+        """How many things were tried."""
+        return len(self.trials)
+
+    @property
+    def held(self) -> int:
+        """How many of them came out as they have to."""
+        return sum(trial.held for trial in self.trials)
+
+    @property
+    def harness(self) -> str:
+        """The digest of the evaluator's source."""
+        return self.trials[0].harness
+
+    @property
+    def created_at(self) -> str:
+        """When its newest part was recorded."""
+        return max(trial.created_at for trial in self.trials)
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """What a person types to repeat it, each command once, the first part's first."""
+        by_age = sorted(self.trials, key=lambda trial: trial.created_at)
+        return tuple(dict.fromkeys(trial.command for trial in by_age))
+
+
+def proofs(store: Store, study: Study) -> list[Proof]:
+    """The newest recording of a study on each device that has one: GPUs first, then the newest first."""
+    by_device: dict[str, list[Trial]] = {}
+    for trial in store.trials(study):
+        by_device.setdefault(trial.device_id, []).append(trial)
+    with store.session() as session:
+        query = select(DeviceRow).where(col(DeviceRow.id).in_(select(TrialRow.device_id)))
+        devices = {row.id: convert.to_device(row) for row in session.exec(query)}
+    found = [Proof(study, devices[device_id], _newest(trials)) for device_id, trials in by_device.items()]
+    found.sort(key=lambda proof: proof.created_at, reverse=True)
+    return sorted(found, key=lambda proof: proof.device.kind != "cuda")
+
+
+def _newest(trials: Iterable[Trial]) -> tuple[Trial, ...]:
+    """The newest recording, and those before it on the same harness as long as they are about other subjects.
+
+    So a study can be recorded in parts; but whoever repeats one trial until it holds is left with that one alone.
+    """
+    parts: dict[tuple[str, str, str], list[Trial]] = {}
+    for trial in trials:
+        parts.setdefault((trial.created_at, trial.command, trial.harness), []).append(trial)
+    newest_first = [parts[key] for key in sorted(parts, reverse=True)]
+    taken: list[Trial] = []
+    for part in newest_first:
+        known = {trial.subject for trial in taken}
+        if part[0].harness != newest_first[0][0].harness or any(trial.subject in known for trial in part):
+            break
+        taken += part
+    return tuple(sorted(taken, key=lambda trial: trial.subject))
