@@ -41,12 +41,15 @@ def scratch(parent: Path, prefix: str = "msbench-") -> Iterator[Path]:
 def _locked(parent: Path, prefix: str) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # swept by another process or thread before it was locked
         with suppress(OSError):  # a file system without locks: then nobody's sweep gets one either
             fcntl.flock(lock, fcntl.LOCK_EX)
         if folder.exists():
             return folder, lock
-        os.close(lock)  # swept by another process before it was locked
+        os.close(lock)
 
 
 def _sweep(parent: Path, prefix: str) -> None:

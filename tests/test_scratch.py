@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,17 @@ def test_what_a_killed_process_left_is_swept_and_what_is_in_use_is_not(tmp_path:
         for one in held:
             one.kill()
             one.communicate()
+
+
+def test_many_at_once_do_not_sweep_each_other(tmp_path: Path) -> None:
+    def use(_: int) -> bool:
+        with scratch(tmp_path) as folder:
+            (folder / "file").write_text("mine")
+            return (folder / "file").read_text() == "mine"
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(use, range(400)))
+    assert not list(tmp_path.iterdir())
 
 
 def folder_of(path: Path, text: str) -> Path:

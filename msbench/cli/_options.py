@@ -92,6 +92,7 @@ def pick_executor(name: str, db: str | None, device: str | None, store: Store, *
     """The executor, told what is known already; a device that measures has its ceilings stored with the results."""
     from msbench import executors
 
+    store.check_clock()
     chosen = executors.pick(name, store=databases.reader(db), device=device, **options)
     ceilings = chosen.ceilings() if chosen.measures else None
     if ceilings is not None:

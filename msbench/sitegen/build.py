@@ -65,9 +65,17 @@ def build(store: Store, out: Path, device_id: str | None = None) -> Summary:
             replace_folder(fresh, out)
     except OSError as error:
         raise MsbenchError(
-            f"The site can't be written to {out} ({error.strerror}): choose another folder with --out."
+            f"The site can't be written to {out} ({_reason(error)}): make room there, or choose another folder with --out."
         ) from error
     return Summary(out, pages, len(files), size)
+
+
+def _reason(error: OSError) -> str:
+    """Why; of a folder that could not be copied, why its first file could not be."""
+    if isinstance(error, shutil.Error):
+        _, _, why = error.args[0][0]
+        return str(why)
+    return error.strerror or str(error)
 
 
 def _check_replaceable(out: Path) -> None:

@@ -67,7 +67,7 @@ _WORDS: dict[type[SQLModel], dict[str, Sequence[str] | type[StrEnum]]] = {
 }
 
 
-def check(store: Store, known: Store | None = None) -> list[str]:
+def check(store: Store, known: Store | None = None, *, alone: bool = False) -> list[str]:
     """Every problem of a database as one sentence; an empty list means that there is none.
 
     Ids are recomputed from what they are the hash of (a build's and a run's are given), references
@@ -76,6 +76,7 @@ def check(store: Store, known: Store | None = None) -> list[str]:
     Args:
         store: what is checked.
         known: where else a version's parents and a recorded evaluation's original may be; by default nowhere.
+        alone: whether these may be anywhere, as in a database that is read without the others.
     """
     problems: list[str] = []
     with store.session() as session:
@@ -89,7 +90,8 @@ def check(store: Store, known: Store | None = None) -> list[str]:
         for row in rows:
             problems += (f"{_called(model, row)} {problem}." for problem in _row_problems(model, row))
     problems += _across(tables)
-    problems += _elsewhere(tables, known)
+    if not alone:
+        problems += _elsewhere(tables, known)
     return problems
 
 
