@@ -11,7 +11,7 @@ from rich.table import Table
 
 from msbench import databases
 from msbench.cli._app import db_app
-from msbench.cli._options import Db, err, out
+from msbench.cli._options import Db, amount, err, out
 from msbench.store.engine import shown
 
 
@@ -61,7 +61,7 @@ def check(db: Db = None) -> None:
 @db_app.command()
 def counts(
     tolerance: Annotated[
-        float, typer.Option("--tolerance", min=0.0, help="How far apart the two may be, as a share.")
+        float, typer.Option("--tolerance", callback=amount, help="How far apart the two may be, as a share.")
     ] = 0.05,
     db: Db = None,
 ) -> None:

@@ -52,7 +52,9 @@ def build_site(
 @app.command()
 def serve(
     folder: Annotated[Path, typer.Option("--site", help="The folder that `msbench build-site` made.")] = Path("site"),
-    port: Annotated[int, typer.Option("--port", help="Port on the loopback interface; 0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port on the loopback interface; 0 takes a free one.")
+    ] = 8000,
 ) -> None:
     """Serve the site on this machine, until Ctrl-C.
 

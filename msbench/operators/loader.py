@@ -84,9 +84,19 @@ def execute(path: Path) -> ModuleType:
     module.__file__ = str(path)
     try:
         exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
-    except (Exception, SystemExit) as error:
-        raise SpecError(f"{path}{_line(error, path)}: {type(error).__name__}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a stranger's file: SystemExit and what it derives itself, too
+        raise SpecError(f"{path}{_line(error, path)}: {type(error).__name__}: {one_line(error)}") from error
     return module
+
+
+def one_line(error: BaseException) -> str:
+    """What an exception of a stranger's says, in one line; its own words may fail too."""
+    try:
+        return " ".join(str(error).split())[:500]
+    except Exception:
+        return "(it can't say why)"
 
 
 def _line(error: BaseException, path: Path) -> str:

@@ -96,10 +96,10 @@ class Bench:
         return found
 
 
-def undisturbed(place: Bench, work: Work) -> Undisturbed:
-    """Run it to its end from each of its beginnings; the second time its builds are timed with the rest."""
+def undisturbed(place: Bench, work: Work, beginnings: int = 6) -> Undisturbed:
+    """Run it to its end from each of its beginnings, the first time counting operations."""
     states, seconds, file = [], [], place.folder / "operations"
-    for number in range(6):
+    for number in range(beginnings):
         place.prepare(work, number)
         begun = time.monotonic()
         process = place.start(work, (file, 0) if number == 0 else None)
@@ -132,9 +132,9 @@ def kill(place: Bench, work: Work, normal: Undisturbed, number: int, kind: str, 
             break
         if code != 0:
             return Kill(work.name, kind, point, "", f"exit code {code}, not killed: {place.said()}")
-    stored, problem = _left(place, work, before, seen, normal.states[number % 6])
+    stored, problem = _left(place, work, before, seen, normal.states[number % len(normal.states)])
     if not problem:
-        problem = _goes_on(place, work, normal.states[number % 6])
+        problem = _goes_on(place, work, normal.states[number % len(normal.states)])
     return Kill(work.name, kind, point, stored, problem)
 
 
