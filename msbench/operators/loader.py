@@ -9,7 +9,7 @@ from types import ModuleType
 
 from msbench import resources
 from msbench.errors import SpecError, UnknownNameError
-from msbench.operators.validate import validate
+from msbench.operators.validate import one_line, validate
 from msbench.spec import Operator
 
 SPEC = "spec.py"
@@ -89,14 +89,6 @@ def execute(path: Path) -> ModuleType:
     except BaseException as error:  # a stranger's file: SystemExit and what it derives itself, too
         raise SpecError(f"{path}{_line(error, path)}: {type(error).__name__}: {one_line(error)}") from error
     return module
-
-
-def one_line(error: BaseException) -> str:
-    """What an exception of a stranger's says, in one line; its own words may fail too."""
-    try:
-        return " ".join(str(error).split())[:500]
-    except Exception:
-        return "(it can't say why)"
 
 
 def _line(error: BaseException, path: Path) -> str:

