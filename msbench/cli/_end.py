@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
 
@@ -41,6 +42,7 @@ _ADVICE = {
 
 def ended(command: Callable[[], object]) -> int:
     """Run a command and say how it ended, if not well; returns the exit code."""
+    _print_anything()
     with _signals() as caught:
         try:
             code = _run(command)
@@ -154,6 +156,13 @@ def _interrupted(caught: list[int]) -> int:
 
 
 # ------------------------------------------------------------------ output
+
+
+def _print_anything() -> None:
+    """What the terminal's encoding lacks, or what is no text at all (a file's name), is shown as an escape."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _flush() -> None:

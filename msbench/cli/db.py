@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,7 +16,10 @@ from msbench.store.engine import shown
 
 @db_app.command()
 def merge(
-    other: Annotated[Path, typer.Argument(help="A database that another machine filled; it is only read.")],
+    other: Annotated[
+        str,
+        typer.Argument(help="A database that another machine filled, a file or an SQLAlchemy URL; it is only read."),
+    ],
     db: Db = None,
 ) -> None:
     """Put into the database what another machine measured. Merging twice is the same as once.
@@ -31,7 +33,7 @@ def merge(
         target.compact()
         where = target.where
     added = ", ".join(f"{count} {table}" for table, count in counts.items()) or "nothing new"
-    out.print(escape(f"{other} → {where}: {added}"), soft_wrap=True)
+    out.print(escape(f"{shown(other)} → {where}: {added}"), soft_wrap=True)
 
 
 @db_app.command()

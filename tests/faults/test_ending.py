@@ -94,6 +94,13 @@ def test_without_any_output_it_still_works(tmp_path: Path) -> None:
     assert (tmp_path / "ops" / "mine" / "spec.py").is_file()
 
 
+def test_what_a_terminal_cant_show_is_shown_as_an_escape(tmp_path: Path) -> None:
+    code, said, _ = run(tmp_path, "doctor", PYTHONIOENCODING="ascii")
+    assert code == 0 and "\\u2713 g++" in said
+    code, _, complained = run(tmp_path, "show", os.fsdecode(b"\xff"))
+    assert r"There is no operator '\udcff'" in one_error(code, complained)
+
+
 # ------------------------------------------------------------------ signals
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,7 @@ def test_every_command_line_has_an_answer(
     shown = capsys.readouterr()
     assert code in (0, 1, 2, 3), (line, shown.err)
     assert "Traceback" not in shown.out + shown.err, line
-    if "Usage:" not in shown.err:  # which repeats what it does not understand
+    given_as = [before for before, word in pairwise(line) if "secret" in word]
+    if "Usage:" not in shown.err and set(given_as) <= {"--db", "merge"}:  # elsewhere it is no database's
         assert "secret" not in shown.out + shown.err, line
     assert code == 0 or shown.err or shown.out, line
