@@ -47,6 +47,7 @@ def sources(draw: st.DrawFn) -> str:
 @example("{" * 5000 + "__shared__ int x;")
 @example("asm(" * 5000)
 @example("template <" * 5000 + "k<<<1,1>>>()")
+@example('void f() {\n}>>>int x) {\n asm volatile("mbarrier" : "r"(x));\n}\n')
 @example("a<" * 5000 + ">" * 5000 + "<<<1, 1>>>()")
 def test_a_source_is_rewritten_or_refused(source: str) -> None:
     found = list(tokens(source))
