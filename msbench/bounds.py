@@ -60,15 +60,14 @@ def product(xp: Any, left: Any, right: Any) -> Any:
     """
     terms = left.shape[-1]
     depth = right.ndim - 2 if right.ndim > 1 else 0  # the axis of `right` that is summed over
-    partial = largest = squares = 0.0
+    partial = largest = 0.0
     step = -(-terms // PARTIAL_SUMS)
     for start in range(0, terms, step):
         part = slice(start, start + step)
         a, b = left[..., part], right[(slice(None),) * depth + (part,)]
         partial = partial + a @ b
         largest = xp.maximum(largest, xp.abs(partial))
-        squares = squares + (a * a) @ (b * b)
-    return probabilistic(terms) * (largest + xp.sqrt(squares))
+    return probabilistic(terms) * (largest + xp.sqrt((left * left) @ (right * right)))
 
 
 def summed(xp: Any, terms: Any) -> Any:

@@ -128,6 +128,18 @@ def _may_read_counters() -> bool:
     return params.is_file() and "RmProfilingAdminOnly: 0" in params.read_text()
 
 
+def _confinement() -> Finding:
+    from msbench.harness import confine
+
+    missing = confine.missing()
+    return Finding(
+        "confinement",
+        None if missing else "seccomp and Landlock",
+        f"the code of kernels runs without {missing}: less of what it may do to this machine is stopped",
+        "Use Linux 5.13 or newer, in a container Docker 23 or newer (its profile has to let Landlock through).",
+    )
+
+
 def _vendor_libraries() -> Iterator[Finding]:
     from msbench.harness import toolchain
 
@@ -159,5 +171,5 @@ def _key() -> Finding:
 
 def examine() -> list[Finding]:
     """Look for everything, in the order in which it is needed."""
-    single: tuple[Callable[[], Finding], ...] = (_python, _host_compiler, _gpu, _nvcc, _cupy, _ncu)
+    single: tuple[Callable[[], Finding], ...] = (_python, _host_compiler, _gpu, _nvcc, _cupy, _ncu, _confinement)
     return [*(look() for look in single), *_vendor_libraries(), _key()]

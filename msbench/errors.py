@@ -47,11 +47,15 @@ class ToolchainError(MsbenchError):
 
 
 class BuildError(MsbenchError):
-    """The compiler refused a kernel; ``log`` is the compiler's message."""
+    """The compiler refused a kernel; ``log`` is the compiler's message.
 
-    def __init__(self, message: str, log: str = "") -> None:
+    ``kind`` is a ``model.Fault``'s value where it hit a limit of time, memory or file size.
+    """
+
+    def __init__(self, message: str, log: str = "", kind: str = "") -> None:
         super().__init__(message)
         self.log = log
+        self.kind = kind
 
 
 class ExecutorError(MsbenchError):

@@ -63,8 +63,11 @@ def guarded(argv: Sequence[str], *, limits: str = "", **options: Any) -> Iterato
 
 
 def disk_was_full(log: str, folder: Path) -> bool:
-    """Whether a compiler failed because ``folder``'s disk is full, which is no fault of what it compiled."""
-    return _NO_SPACE in log and shutil.disk_usage(folder).free < _ROOM
+    """Whether a compiler failed because ``folder``'s disk is full, which is no fault of what it compiled.
+
+    ``log``: what it said, if it still could.
+    """
+    return (_NO_SPACE in log or not log.strip()) and shutil.disk_usage(folder).free < _ROOM
 
 
 def end_all() -> None:

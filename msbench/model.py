@@ -109,6 +109,26 @@ def digest(*parts: str | bytes) -> str:
     return h.hexdigest()[:32]
 
 
+@dataclass(frozen=True)
+class Entry:
+    """How a worker's calls reach the function of a file: C++ that is compiled with it, in the same translation unit.
+
+    ``before`` comes before the file's first line and ``after`` behind its last one; together they define
+    ``msbench_launch`` and ``msbench_workspace``. ``function`` is what the file has to define, ``prototype`` how.
+    ``link``: vendor libraries. ``counts_memory``: what the file allocates is counted, for ``msbench_live_bytes``.
+
+    Where whole calls are timed (``Plan.whole_calls``), ``msbench_call`` is timed instead of ``msbench_launch`` if there
+    is one, between ``msbench_prepare`` and ``msbench_finish``.
+    """
+
+    before: str
+    after: str
+    function: str
+    prototype: str
+    link: tuple[str, ...] = ()
+    counts_memory: bool = False
+
+
 _DIRECTIVE = re.compile(r"^\s*//\s*msbench:\s*(\w+)\s+(.*?)\s*$", re.MULTILINE)
 
 
@@ -117,6 +137,7 @@ class Candidate:
     """One source text for a task. Its id is the hash of the task and the normalised source, whoever wrote it.
 
     A source may carry directives, one a line: ``// msbench: link cublas cublasLt`` and ``// msbench: precisions fp32``.
+    ``entry``: how its function is called; None stands for the kernel contract.
     """
 
     operator: str
@@ -125,6 +146,7 @@ class Candidate:
     origin: Origin = Origin.EXTERNAL
     label: str = ""
     parents: tuple[str, ...] = ()
+    entry: Entry | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", normalise(self.source))
@@ -142,7 +164,7 @@ class Candidate:
     @property
     def link(self) -> tuple[str, ...]:
         """The libraries that the source asks to be linked with."""
-        return self.directives.get("link", ())
+        return self.directives.get("link", ()) or (self.entry.link if self.entry else ())
 
 
 # ------------------------------------------------------------------ devices
@@ -246,6 +268,7 @@ class Measurement:
 
     ``samples_ns`` holds one tuple a round: its cold repetitions, in order; an empty one where the version took no part.
     Rounds of one group pair by index. They are ``sittings`` equal parts, each measured with processes of its own.
+    ``throttle`` says what disturbed the measurement (clocks held down or drifting, others on the GPU), "" if nothing did.
     """
 
     case: Case
@@ -311,15 +334,18 @@ class Evaluation:
 class Study(StrEnum):
     """What is tried on the evaluator itself, to know how far its figures can be trusted.
 
-    ``exploits``: kernels that cheat. ``same``: a kernel against itself. ``slowdown``: a kernel against itself slowed down
+    ``exploits``: kernels that cheat. ``mutants``: kernels that are wrong. ``same``: a kernel against itself. ``slowdown``: a kernel against itself slowed down
     by a known factor. ``faults``: msbench killed, or its disk or device failing. ``throughput``: how long a verdict takes.
+    ``audit``: kernels of a published collection; what held is that one is right.
     """
 
     EXPLOITS = "exploits"
+    MUTANTS = "mutants"
     SAME = "same"
     SLOWDOWN = "slowdown"
     FAULTS = "faults"
     THROUGHPUT = "throughput"
+    AUDIT = "audit"
 
 
 @dataclass(frozen=True)

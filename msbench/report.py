@@ -20,6 +20,7 @@ from msbench.statistics import bootstrap_ratio, geometric_mean, median
 
 if TYPE_CHECKING:
     from msbench.harness.evaluate import Executor
+    from msbench.harness.throughput import Throughput
     from msbench.optimize import Event, Summary
     from msbench.store.store import Store
 
@@ -179,14 +180,14 @@ def _times(result: Evaluation, reference: Mapping[str, Measurement]) -> Table:
     for heading in ("cold", "hot", "host", "vs naive (95 %)", ""):
         table.add_column(heading, justify="right")
     for m in result.measurements:
-        note = escape(m.failure.message) if m.failure else "noisy" if m.noisy else ""
+        remarks = [m.failure.message] if m.failure else ["noisy" if m.noisy else "", m.throttle or ""]
         table.add_row(
             "  " + m.case.id,
             nanoseconds(_cold(m)),
             nanoseconds(m.hot_ns),
             nanoseconds(m.host_ns),
             _ratio(reference.get(m.case.id), m),
-            note,
+            escape("; ".join(filter(None, remarks))),
         )
     return table
 
@@ -232,6 +233,7 @@ def as_json(op: Operator, results: Sequence[Evaluation]) -> dict[str, Any]:
                     "hot_ns": m.hot_ns,
                     "host_ns": m.host_ns,
                     "noisy": m.noisy,
+                    "disturbed": m.throttle or None,
                     "speedup": ratios.get(m.case.id),
                     "message": m.failure.message if m.failure else None,
                 }
@@ -241,6 +243,30 @@ def as_json(op: Operator, results: Sequence[Evaluation]) -> dict[str, Any]:
         }
 
     return {"operator": op.name, "precision": results[0].candidate.precision, "versions": [one(r) for r in results]}
+
+
+def throughput(console: Console, stream: Throughput) -> None:
+    """Where the time of a stream of groups went, and how many candidates it brought to a verdict."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2))
+    table.add_column("stage")
+    for heading in ("seconds a task", "share"):
+        table.add_column(heading, justify="right")
+    stages = stream.by_stage()
+    whole, groups = sum(stages.values()), len(stream.steady)
+    for stage, seconds in stages.items():
+        table.add_row(stage, f"{seconds / groups:.3f}", f"{100 * seconds / whole:.1f} %")
+    table.add_row("[bold]from source to stored verdicts[/]", f"[bold]{whole / groups:.3f}[/]", "")
+    overlapped = sum(passage.overlapped_s for passage in stream.steady)
+    table.add_row("[dim]compilers, alongside[/]", f"[dim]{overlapped / groups:.3f}[/]", "")
+    console.print(table)
+    count = sum(passage.candidates for passage in stream.steady)
+    console.print(
+        f"From source to stored verdict: median {stream.median_s:.2f} s, nine of ten within {stream.p90_s:.2f} s.\n"
+        f"{count} {'candidate' if count == 1 else 'candidates'} in {stream.wall_s:.1f} s: {stream.candidates_per_hour:.0f} an hour on one device.",
+        soft_wrap=True,
+    )
+    if len(stream.passages) > groups:
+        console.print(f"[dim]Without the first task, which took {stream.first_s:.2f} s.[/]")
 
 
 _OUTCOMES = {"improved": "green", "failed": "red", "slower": "yellow", "equal": "yellow"}

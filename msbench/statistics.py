@@ -86,13 +86,14 @@ def resampled(logs: Logs, seed: int, resamples: int = RESAMPLES) -> npt.NDArray[
     One sitting: the median when whole pairs of rounds are resampled (Efron and Tibshirani 1993, "An Introduction to the
     Bootstrap", chapter 13: the percentile interval, which a monotone transformation such as exp carries along). Several:
     each sitting is one observation, with its processes' own luck in it, and their mean is uncertain as Student's t says
-    (Student 1908).
+    (Student 1908). A few sittings may agree by chance better than the rounds within them allow; then those count.
     """
     if len(logs) == 1:
         return resampled_medians(logs[0], seed, resamples)
     medians = np.array([np.median(one) for one in logs])
+    within = [float(np.var(resampled_medians(one, seed, resamples))) for one in logs]
     drawn = np.random.default_rng(seed).standard_t(len(logs) - 1, resamples // 2)
-    error = medians.std(ddof=1) / math.sqrt(len(logs))
+    error = math.sqrt(max(medians.var(ddof=1), math.fsum(within) / len(within)) / len(logs))
     values: npt.NDArray[np.float64] = medians.mean() + error * np.concatenate([drawn, -drawn])
     return values
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from msbench.cli import app, main
 from msbench.executors import cpu
-from msbench.model import Origin
+from msbench.model import Origin, Study
 from msbench.store.store import Store
 from tests import factories
 
@@ -235,6 +235,21 @@ def test_bench_fails_if_a_version_fails_and_names_it(here: Path) -> None:
     assert (bad.returncode, bad.stderr) == (1, "1 version(s) did not pass; the tables above say why.\n")
     assert re.search("mine/fp32 naive .* passed", bad.stdout)
     assert re.search("mine/fp32 other .* build_failed", bad.stdout)
+
+
+def test_a_bench_tells_where_its_time_went_and_records_it(here: Path) -> None:
+    """On a processor that is a figure of the way, not of the kernels."""
+    arguments = ("bench", "relu", "--versions", "naive", "--quick", *QUICKLY, "--profile-harness")
+    done = run(here, *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    for stage in ("reference", "worker: launch", "compare", "store"):
+        assert re.search(rf"^{stage} +\d+\.\d{{3}} +\d+\.\d %$", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^1 candidates? in [\d.]+ s: \d+ an hour on one device\.$", done.stdout, re.MULTILINE)
+    with Store(here / "db" / "local.sqlite", read_only=True) as store:
+        group, whole = sorted(store.trials(Study.THROUGHPUT), key=lambda trial: trial.subject == "all")
+    assert (group.subject, whole.subject) == ("relu/bf16 #1", "all")
+    assert sum(group.details["spans"].values()) == pytest.approx(group.details["seconds"])
+    assert group.command == whole.command == f"msbench {shlex.join(arguments)}"
 
 
 def test_waiting_for_an_answer_is_exit_code_3_and_resume_waits_again(here: Path) -> None:

@@ -17,9 +17,12 @@ from msbench.cli import app
 from msbench.errors import SpecError
 from msbench.harness.mutation import Verdict, survey
 from msbench.harness.schedule import work
-from msbench.model import Fault
+from msbench.model import Fault, Study
 from msbench.operators.mutants import FILE, Mutant
 from msbench.spec import Case, Operator, Precision
+from msbench.store import integrity
+from msbench.store.proofs import proofs
+from msbench.store.store import Store
 
 WITH_MUTANTS = {name: op for name, op in operators.load_all().items() if (Path(op.folder) / FILE).is_file()}
 AFFORDABLE = 5e6
@@ -102,7 +105,9 @@ def test_a_survey_tells_rejected_mutants_from_those_that_passed_or_broke(own: Op
 def test_the_command_says_what_passed_and_writes_the_table(own: Operator, tmp_path: Path) -> None:
     table = tmp_path / "docs" / "mutants.md"
     arguments = ["mutants", "my_op/fp32", "--ops-dir", str(tmp_path), "--executor", "cpu", "--cases", "N=2+N=7"]
-    done = CliRunner().invoke(app, [*arguments, "--markdown", str(table)], env={"COLUMNS": "200"})
+    database = tmp_path / "trials.sqlite"
+    options = ["--markdown", str(table), "--record", "--db", str(database)]
+    done = CliRunner().invoke(app, [*arguments, *options], env={"COLUMNS": "200"})
     assert done.exit_code == 1
     assert "✓ my_op/fp32 zeros: 2 of 2 cases rejected, error ≥ " in done.output
     assert "✗ my_op/fp32 nothing wrong: 0 of 2 cases rejected\n    passed N=2; N=7\n" in done.output
@@ -110,6 +115,16 @@ def test_the_command_says_what_passed_and_writes_the_table(own: Operator, tmp_pa
     assert "2 of 4 mutants rejected wherever they are wrong" in done.output
     written = table.read_text(encoding="utf-8")
     assert "\n| my_op | fp32 | stale output | 2 | 2 | – |\n" in written
+    with Store(database) as store:
+        [proof] = proofs(store, Study.MUTANTS)
+    assert [(one.details["mutant"], one.held) for one in proof.trials] == [
+        ("no kernel", False),
+        ("nothing wrong", False),
+        ("stale output", True),
+        ("zeros", True),
+    ]
+    assert proof.trials[1].details["message"] == "Not rejected: N=2; N=7"
+    assert integrity.check_files([database]) == []
     (tmp_path / "my_op" / FILE).write_text(
         (tmp_path / "my_op" / FILE).read_text(encoding="utf-8").split('    Mutant("nothing')[0] + ")\n",
         encoding="utf-8",

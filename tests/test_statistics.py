@@ -146,6 +146,45 @@ def test_several_sittings_have_the_luck_of_their_processes_in_the_interval() -> 
     assert bootstrap_ratio(b, a, 7, 4)[1:] == pytest.approx((1 / high, 1 / low))
 
 
+def luck(rng: np.random.Generator, kind: str, share: float) -> float:
+    """What a process is off by: normal, or with the tails of Student's t with three degrees of freedom."""
+    drawn = rng.standard_normal() if kind == "normal" else rng.standard_t(3) / math.sqrt(3)
+    return 1 + share * float(drawn)
+
+
+@pytest.mark.parametrize(("share", "kind"), [(0.0, "normal"), (0.001, "normal"), (0.005, "normal"), (0.005, "heavy")])
+def test_four_sittings_cover_an_identical_kernel_whatever_the_luck_of_processes(share: float, kind: str) -> None:
+    """A/A with four sittings of five rounds: intervals hold 1 in at least 95 of 100, from no luck at all to 0.5 %."""
+    rng = np.random.default_rng(11)
+    covered = 0
+    for number in range(400):
+        lucks = [(luck(rng, kind, share), luck(rng, kind, share)) for _ in range(4)]
+        a, b = ([rng.normal(5e3 * one[side], 15, 1).tolist() for one in lucks for _ in range(5)] for side in (0, 1))
+        _, low, high = bootstrap_ratio(a, b, number, 4)
+        covered += low <= 1 <= high
+    assert covered >= 0.95 * 400
+
+
+def test_four_sittings_find_three_percent() -> None:
+    rng = np.random.default_rng(12)
+    found = 0
+    for number in range(200):
+        slow, fast = (
+            [rng.normal(5e3 * factor * one, 15, 1).tolist() for one in 1 + rng.normal(0, 0.005, 4) for _ in range(5)]
+            for factor in (1.03, 1.0)
+        )
+        found += bootstrap_ratio(slow, fast, number, 4)[1] > 1
+    assert found >= 0.97 * 200
+
+
+def test_sittings_that_agree_by_chance_are_no_better_known_than_their_rounds() -> None:
+    a = [[value] for _ in range(4) for value in (990.0, 1000.0, 1010.0, 995.0, 1005.0)]
+    b = [[1000.0]] * 20
+    estimate, low, high = bootstrap_ratio(a, b, sittings=4)
+    assert estimate == pytest.approx(1)
+    assert high - low > 0.005
+
+
 def test_sittings_pair_within_themselves() -> None:
     a = [[2.0], [], [2.0], [6.0]]
     b = [[1.0], [1.0], [2.0], [6.0]]

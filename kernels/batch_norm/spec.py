@@ -70,5 +70,8 @@ OPERATOR = Operator(
         "cuDNN's batch normalisation, training forward, x as N images of one pixel: the fastest of the classic call in its "
         "two modes for any values and of the graph API's plans."
     ),
+    counts_note=(
+        "cuDNN's kernel does more than the definition for each element: it also keeps statistics for a backward pass."
+    ),
     paper_name="batch_norm",
 )

@@ -55,8 +55,8 @@ OPERATOR = Operator(
         "each output alone, which rules out inputs rounded to TF32, and convolutions by FFT where samples differ in size."
     ),
     library_note=(
-        "cuDNN's convolution with one channel, along rows or columns, with every algorithm and engine that sums products "
-        "in fp32 tried once; fp32 without TF32."
+        "cuDNN's convolution with one channel, along rows or columns, with the algorithms and engines that sum products in "
+        "fp32 tried for at most a second a size; fp32 without TF32."
     ),
     paper_name="conv_1d",
 )

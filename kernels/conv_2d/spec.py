@@ -67,8 +67,8 @@ OPERATOR = Operator(
         "each output alone, which rules out inputs rounded to TF32, and convolutions by FFT where pixels differ in size."
     ),
     library_note=(
-        "cuDNN's convolution with one channel, with every algorithm and engine that sums products in fp32 tried once; "
-        "fp32 without TF32."
+        "cuDNN's convolution with one channel, with the algorithms and engines that sum products in fp32 tried "
+        "for at most a second a size; fp32 without TF32."
     ),
     paper_name="conv_2d",
 )

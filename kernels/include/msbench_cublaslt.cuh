@@ -122,7 +122,7 @@ inline cudaError_t search(Plan& plan, const Product& product, float alpha, const
         const cublasLtMatmulHeuristicResult_t& candidate = candidates[i];
         if (candidate.state != CUBLAS_STATUS_SUCCESS) continue;
         if (product.compute != CUBLAS_COMPUTE_32F && !on_matrix_units(candidate.algo)) continue;
-        const float time = milliseconds(on.stream, [&] { return run(plan, candidate.algo, alpha, on); });
+        const float time = milliseconds(on.stream, [&] { return run(plan, candidate.algo, alpha, on); }, best);
         if (time < best) {
             best = time;
             plan.algorithm = candidate.algo;

@@ -6,6 +6,7 @@
 #include <cudnn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <initializer_list>
 #include <memory>
 #include <utility>
@@ -140,6 +141,17 @@ inline Plan plan_of(cudnnHandle_t handle, std::unique_ptr<Descriptor> configurat
     return plan;
 }
 
+// How long a first call looks for something faster: a bench has hundreds of first calls.
+constexpr double kSearchSeconds = 0.5;
+
+class Stopwatch {
+   public:
+    double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+   private:
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 // What the heuristics propose for a graph in one mode, best guess first.
 inline std::vector<std::unique_ptr<Descriptor>> proposals(const Descriptor& operations, cudnnBackendHeurMode_t mode) {
     constexpr int kMost = 16;
@@ -160,18 +172,21 @@ inline std::vector<std::unique_ptr<Descriptor>> proposals(const Descriptor& oper
     return configurations;
 }
 
-// The fastest plan for a graph, of all that the heuristics propose, or that can do it at all where they propose none that
-// works; empty where none does. `launch(plan)` runs one and gives a cudaError_t. Synchronises.
+// The fastest plan for a graph, of those that the heuristics propose, best guess first, until `kSearchSeconds` have passed (many
+// engines compile a kernel for each shape); of those that can do it at all where they propose none that works; empty where none
+// does. `launch(plan)` runs one and gives a cudaError_t. Synchronises.
 template <typename Launch>
 Plan fastest_plan(cudnnHandle_t handle, const Descriptor& operations, cudaStream_t stream, Launch launch) {
     Plan fastest;
     float best = std::numeric_limits<float>::infinity();
+    const Stopwatch since_start{};
     for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
         if (fastest && mode == CUDNN_HEUR_MODE_FALLBACK) break;
         for (std::unique_ptr<Descriptor>& configuration : proposals(operations, mode)) {
+            if (fastest && since_start.seconds() > kSearchSeconds) return fastest;
             Plan plan = plan_of(handle, std::move(configuration));
             if (!plan) continue;
-            const float time = milliseconds(stream, [&] { return launch(plan); });
+            const float time = milliseconds(stream, [&] { return launch(plan); }, best);
             if (time < best) {
                 best = time;
                 std::swap(fastest, plan);

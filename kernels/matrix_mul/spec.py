@@ -52,7 +52,9 @@ OPERATOR = Operator(
         "rounded to TF32 err by about 2⁻¹²·√Σ(AᵢₖBₖⱼ)², which is more, and are rejected."
     ),
     library_note=(
-        "cuBLASLt, with every algorithm that its heuristics propose tried once; fp32 without TF32, bf16 with fp32 sums."
+        "cuBLASLt, with every algorithm that its heuristics propose tried once; fp32 without TF32, bf16 with fp32 sums. "
+        "cublaslt_emulated: the same with fp32 emulated on bf16 matrix units, where the GPU has that (Blackwell; Hopper's "
+        "cuBLAS has no faster mode that meets the fp32 bound)."
     ),
     paper_name="matrix_mul",
 )

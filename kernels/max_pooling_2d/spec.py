@@ -90,5 +90,9 @@ OPERATOR = Operator(
         "never counts, as if it were -∞."
     ),
     library_note="cudnnPoolingForward in its deterministic form that propagates NaN, with the faster of its tensor layouts.",
+    counts_note=(
+        "A comparison counts as one operation, and is no addition or multiplication to a profiler; cuDNN's kernel "
+        "has some of those of its own, among them scaling by its α."
+    ),
     paper_name="max_pooling_2d",
 )

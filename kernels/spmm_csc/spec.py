@@ -64,5 +64,9 @@ OPERATOR = Operator(
         "them, as some algorithms may add parts of a row atomically; nothing is prepared or kept for a matrix, as a "
         "launcher meets every one for the first time."
     ),
+    counts_note=(
+        "Entries of a column go to different rows of C: cuSPARSE adds each product to C in memory, which is larger "
+        "than L2. The spec counts B and C once."
+    ),
     paper_name="spmm_csc",
 )

@@ -60,5 +60,9 @@ OPERATOR = Operator(
         "entries of an added column of zeros; 'cusparse_sell' on Sliced-ELL with slices of one row, which is this "
         "format as it is; nothing is prepared or kept for a matrix, as a launcher meets every one for the first time."
     ),
+    counts_note=(
+        "With a thread for each row neighbouring threads read 4·w bytes apart, and the cache loses part of a line "
+        "before the thread comes back for the rest. Padding takes no operations, and the spec counts it."
+    ),
     paper_name="spmv_ell",
 )

@@ -40,7 +40,8 @@ OPERATOR = Operator(
     ),
     library_note=(
         "cuBLASLt, with every algorithm that its heuristics propose tried once; fp32 without TF32, bf16 with fp32 sums. "
-        "cublaslt_emulated: the same with fp32 emulated on bf16 matrix units, on GPUs for which cuBLAS has that."
+        "cublaslt_emulated: the same with fp32 emulated on bf16 matrix units, where the GPU has that (Blackwell; Hopper's "
+        "cuBLAS has no faster mode that meets the fp32 bound)."
     ),
     paper_name="square_matrix_mul",
 )

@@ -151,7 +151,10 @@ def _interrupted(caught: list[int]) -> int:
     number = caught[0] if caught else int(signal.SIGINT)
     name = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
     with suppress(OSError):
-        err.print(f"\n{name}; what was finished is stored, and optimize and bench go on with --resume", soft_wrap=True)
+        err.print(
+            f"\n{name}; what was finished is stored, and optimize, bench, audit and study go on with --resume",
+            soft_wrap=True,
+        )
     return 128 + number
 
 

@@ -68,7 +68,7 @@ Sittings = Annotated[
         "--sittings",
         min=1,
         max=1000,
-        help="How many times cases of a few microseconds are measured, each time in new processes.",
+        help="How many times a case is measured, each time in new processes; those of more than 20 ms once.",
     ),
 ]
 SEEDS = 2**63 - 1  # the largest integer of a database

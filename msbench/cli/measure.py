@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -124,15 +126,30 @@ def bench(
     cases: Cases = "all",
     executor: Exec = "auto",
     profile: Annotated[bool, typer.Option("--profile", help="Profile the largest case of every version.")] = False,
+    profile_fastest: Annotated[
+        bool, typer.Option("--profile-fastest", help="Profile it of each task's fastest version only.")
+    ] = False,
     budget: Annotated[
         float, typer.Option("--budget", callback=amount, help="Seconds of measuring a case may take.")
     ] = 0.5,
     sittings: Sittings = 1,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            "--batch",
+            min=1,
+            help="Tasks that are checked side by side, by default as many as the device has room for: that takes least time"
+            " for all, 1 or 2 bring each verdict soonest.",
+        ),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Check ordinary inputs only, not the adversarial ones.")
     ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Leave out the tasks that the same command has finished on this device.")
+    ] = False,
+    profile_harness: Annotated[
+        bool, typer.Option("--profile-harness", help="Show where msbench's own time goes, and record it.")
     ] = False,
     seed: Seed = 0,
     ops_dir: Ops = None,
@@ -147,11 +164,14 @@ def bench(
     Example: `msbench bench softmax rms_norm/fp32 --versions naive,library --cases paper`
     """
     from msbench.harness.batch import Job, evaluate_all
-    from msbench.harness.evaluate import Checks, Plan
+    from msbench.harness.evaluate import Checks, Plan, harness_digest
+    from msbench.harness.spans import Spans, span
+    from msbench.harness.throughput import Passage, Throughput, trials
 
     wanted, command = _origins(versions), command_line(without="--resume")
     store = databases.writer(db)
     failed = 0
+    passages: list[Passage] = []
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
         jobs = [
             Job(
@@ -161,11 +181,14 @@ def bench(
                 Plan(
                     cases=operators.select_cases(task.operator, cases, seed),
                     checks=Checks.QUICK if quick else Checks.FULL,
-                    profile=profile,
+                    profile=profile or profile_fastest,
+                    profile_fastest=profile_fastest,
                     seed=seed,
                     time_budget_s=budget,
                     sittings=sittings,
+                    trusted=Origin.EXPERT not in wanted,
                 ),
+                Spans() if profile_harness else None,
             )
             for task in tasks_named(tasks, precision, ops_dir)
         ]
@@ -173,15 +196,24 @@ def bench(
             left = [job for job in jobs if not _is_done(store, chosen.device().id, job, command)]
             out.print(f"{len(jobs) - len(left)} of {len(jobs)} tasks are done already.")
             jobs = left
-        for number, (job, results) in enumerate(evaluate_all(chosen, jobs, command=command, progress=live), 1):
+        stream = evaluate_all(chosen, jobs, command=command, progress=live, batch=batch)
+        for number, (job, results) in enumerate(stream, 1):
             if isinstance(results, MsbenchError):
                 err.print(f"[red]{job.task}[/]: {escape(str(results))}", soft_wrap=True)
                 failed += len(job.candidates)
                 continue
-            store.add_evaluations(job.operator, results)
+            with job.spans.recording() if job.spans else nullcontext(), span("store"):
+                store.add_evaluations(job.operator, results)
+            if job.spans:
+                passages.append(Passage.of(job))
             failed += sum(r.status not in (Status.PASSED, Status.UNSUPPORTED) for r in results)
             report.evaluation(out, job.operator, results)
             live.task(f"{number} of {len(jobs)} tasks done")
+        if passages:
+            passed, now = Throughput(tuple(passages)), datetime.now(UTC).isoformat(timespec="milliseconds")
+            place = {"device_id": chosen.device().id, "harness": harness_digest(), "command": command}
+            store.add_trials(trials(passed, **place, created_at=now))
+            report.throughput(out, passed)
     if failed:
         err.print(f"{failed} version(s) did not pass; the tables above say why.")
         raise typer.Exit(1)

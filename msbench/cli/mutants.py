@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,7 @@ from msbench import databases, operators, report
 from msbench.cli._app import app
 from msbench.cli._options import CASES_HELP, Db, Device, Exec, Ops, Seed, command_line, err, out, tasks_named
 from msbench.errors import MsbenchError
+from msbench.model import Study, Trial
 from msbench.spec import Case, Precision, Task
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ def mutants(
     markdown: Annotated[
         Path | None, typer.Option("--markdown", help="Write the table to this file too.", show_default=False)
     ] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Keep the verdicts in the database, for the site's page How we know.")
+    ] = False,
     seed: Seed = 0,
     ops_dir: Ops = None,
     device: Device = None,
@@ -43,7 +47,7 @@ def mutants(
 ) -> None:
     """Check wrong kernels, edits of the naive ones, and see that each is rejected on every case where it is wrong.
 
-    Nothing is timed or recorded. Exit code 1 if one passed or crashed.
+    Nothing is timed. Exit code 1 if one passed or crashed.
 
     Example: `msbench mutants rms_norm softmax/bf16 --executor cpu --cases odd+heldout`
     """
@@ -55,12 +59,15 @@ def mutants(
     lacking = sorted({task.operator.name for task, found in wanted if not found})
     if tasks and lacking:
         raise MsbenchError(f"{', '.join(lacking)}: there is no mutants.py beside spec.py.")
+    if record:
+        databases.writer(db).close()  # what is wrong with it is better known before the work than after it
     found: list[tuple[Task, Verdict]] = []
     with (
         executors.pick(executor, store=databases.reader(db), device=device) as chosen,
         report.Live(err) as live,
     ):
-        where = (chosen.checked_on() if isinstance(chosen, Remembers) else chosen.device()).name
+        checker = chosen.checked_on() if isinstance(chosen, Remembers) else chosen.device()
+        where = checker.name
         for task, wrong in wanted:
             public = affordable(chosen, task.operator, operators.select_cases(task.operator, cases, seed))
             plan = {mutant: mutant.wrong_on(public) for mutant in wrong}
@@ -77,6 +84,11 @@ def mutants(
         err.print(f"no mutants: {', '.join(lacking)}", soft_wrap=True)
     if markdown:
         _write(markdown, found, where)
+    if record:
+        with databases.writer(db) as store:
+            store.add_device(checker)
+            store.add_trials(_trials(found, checker.id))
+            out.print(f"recorded in {escape(store.where)}", soft_wrap=True)
     if good < len(tried):
         raise typer.Exit(1)
 
@@ -102,6 +114,34 @@ def _print(task: Task, verdict: Verdict) -> None:
 
 def _names(cases: Sequence[Case]) -> list[str]:
     return [case.id for case in cases]
+
+
+def _trials(found: Sequence[tuple[Task, Verdict]], device_id: str) -> Iterator[Trial]:
+    from msbench.harness.evaluate import harness_digest
+
+    harness, created_at = harness_digest(), datetime.now(UTC).isoformat(timespec="seconds")
+    for task, verdict in found:
+        if verdict.tried:
+            passed = "; ".join([*_names(verdict.survived), *verdict.failures])
+            yield Trial(
+                study=Study.MUTANTS,
+                subject=f"{task.id}: {verdict.mutant.name}",
+                expected="rejected on every case where it is wrong",
+                outcome=f"rejected on {len(verdict.rejected)} of {verdict.tried} cases",
+                held=verdict.good,
+                details={
+                    "mutant": verdict.mutant.name,
+                    "task": task.id,
+                    "cases": verdict.tried,
+                    "rejected": len(verdict.rejected),
+                    "narrowest": verdict.narrowest,
+                    "message": f"Not rejected: {passed}" if passed else "",
+                },
+                device_id=device_id,
+                harness=harness,
+                command=command_line(),
+                created_at=created_at,
+            )
 
 
 def _write(path: Path, found: Sequence[tuple[Task, Verdict]], where: str) -> None:

@@ -3,5 +3,6 @@
 from msbench.emulator.build import Built, build
 from msbench.emulator.host_compiler import HostCompiler, find
 from msbench.emulator.lexer import tokens
+from msbench.emulator.syntax import NotUnderstood, SourceFile
 
-__all__ = ["Built", "HostCompiler", "build", "find", "tokens"]
+__all__ = ["Built", "HostCompiler", "NotUnderstood", "SourceFile", "build", "find", "tokens"]

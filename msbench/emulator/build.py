@@ -1,4 +1,7 @@
-"""Compiles a CUDA file for the host: rewrite, g++, a shared library that runs its kernels on fibers."""
+"""Compiles a CUDA file for the host: rewrite, g++, a shared library that runs its kernels on fibers.
+
+The kernel's own object is kept beside the library, for who wants to know what it calls.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,19 @@ from msbench.errors import BuildError, UnsupportedError
 from msbench.model import digest
 from msbench.resources import cache_dir
 
-TIME_LIMIT_S = 120.0
-"""A compilation may take this long; ordinary kernels take about a second."""
-
 _OWN_CODE = re.compile(r"::msbench_cpu::|msbench_cpu::")
 
 
 @dataclass(frozen=True)
 class Built:
-    """A library that exports what the source exports, and msbench_cpu_configure and msbench_cpu_failure."""
+    """A library that exports what the source exports, and msbench_cpu_configure and msbench_cpu_failure.
+
+    ``object`` is the source alone, before it was linked with the emulator's runtime.
+    """
 
     id: str
     library: Path
+    object: Path
     toolchain: str
     flags: tuple[str, ...]
     seconds: float
@@ -43,7 +47,7 @@ def build(
     include_dirs: Sequence[Path] = (),
     preinclude: str = "",
     sanitize: bool = False,
-    time_limit_s: float = TIME_LIMIT_S,
+    time_limit_s: float | None = None,
     compiler: HostCompiler | None = None,
 ) -> Built:
     """Compile one file. ``name`` is what messages call it; ``preinclude`` is a header's text, read before its first line.
@@ -62,11 +66,11 @@ def build(
     header_parts = [part for item in sorted(rewritten.headers.items()) for part in item]
     build_id = digest("cpu", prepared.key, name, source, preinclude, rewritten.source, *header_parts, *flags)
     kept = cache_dir() / "emulator" / "builds" / build_id
-    library, facts = kept / "kernel.so", kept / "facts.json"
+    library, alone, facts = kept / "kernel.so", kept / "kernel.o", kept / "facts.json"
     toolchain = f"g++ {compiler.version}"
-    if library.is_file() and facts.is_file():
+    if library.is_file() and alone.is_file() and facts.is_file():
         known = json.loads(facts.read_text(encoding="utf-8"))
-        return Built(build_id, library, toolchain, flags, known["seconds"], True, known["log"])
+        return Built(build_id, library, alone, toolchain, flags, known["seconds"], True, known["log"])
     started = time.monotonic()
     with work_folder() as work:
         file_name = Path(name).name
@@ -78,28 +82,37 @@ def build(
             path = work / "headers" / header
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        arguments = [
+        compiling = [
             *flags,
             *("-include", str(prepared.prefix), "-include", "preinclude.h"),
             *("-I", "headers", "-isystem", str(INCLUDE_DIR)),
             *(part for d in include_dirs for part in ("-I", str(d))),
-            *("-x", "c++", f"rewritten/{file_name}", "-x", "none", *map(str, prepared.runtime)),
+            *("-x", "c++", "-c", f"rewritten/{file_name}", "-o", "kernel.o"),
+        ]
+        linking = [
+            *flags,
+            *("kernel.o", *map(str, prepared.runtime)),
             *("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-lpthread", "-o", "kernel.so"),
         ]
-        code, said = compiler.run(arguments, work, time_limit_s)
+        ended = compiler.run(compiling, work, time_limit_s)
+        said = ended.said
+        if ended.code == 0 and not ended.limit:
+            ended = compiler.run(linking, work, time_limit_s)
+            said += ended.said
         log = _clean(said)
-        if code is None:
-            raise BuildError(f"The compiler did not finish within {time_limit_s:g} s and was stopped.", log)
-        if code != 0:
+        if ended.limit:
+            raise BuildError(ended.limit, log, ended.kind)
+        if ended.code != 0:
             if construct := unsupported_construct(log):
                 raise UnsupportedError(f"The cpu executor can't run this kernel: it uses {construct}.")
             raise BuildError(_first_error(log), log)
         seconds = time.monotonic() - started
         kept.mkdir(parents=True, exist_ok=True)
+        (work / "kernel.o").replace(alone)
         (work / "kernel.so").replace(library)
         (work / "facts.json").write_text(json.dumps({"seconds": seconds, "log": log}), encoding="utf-8")
         (work / "facts.json").replace(facts)
-    return Built(build_id, library, toolchain, flags, seconds, False, log)
+    return Built(build_id, library, alone, toolchain, flags, seconds, False, log)
 
 
 def _clean(said: str) -> str:

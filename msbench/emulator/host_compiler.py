@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from msbench import limits
 from msbench.errors import ToolchainError
-from msbench.guarded import disk_was_full, guarded
 from msbench.model import digest
 from msbench.resources import cache_dir
 from msbench.scratch import scratch
@@ -76,22 +76,11 @@ class HostCompiler:
             )
         return str(path.resolve())
 
-    def run(self, arguments: list[str], folder: Path, timeout_s: float) -> tuple[int | None, str]:
-        """Run it in ``folder``: (exit code, or None if it outran its time; what it said)."""
-        environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder), "GCC_COLORS": ""}
+    def run(self, arguments: list[str], folder: Path, seconds: float | None) -> limits.Ended:
+        """Run it in ``folder``, within the limits of a compilation."""
+        environment = {**os.environ, "LC_ALL": "C", "GCC_COLORS": ""}
         try:
-            with guarded(
-                [self.path, *arguments], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            ) as process:
-                said, _ = process.communicate(timeout=timeout_s)
-            text = said.decode(errors="replace")
-            if process.returncode and disk_was_full(text, folder):
-                raise ToolchainError(
-                    f"{self.path} can't write to {folder}: the disk is full. Free some space, then repeat."
-                )
-            return process.returncode, text
-        except subprocess.TimeoutExpired:
-            return None, ""
+            return limits.compile_within([self.path, *arguments], folder, environment, seconds)
         except OSError as error:
             raise ToolchainError(f"{self.path} can't be started: {error}.") from error
 
@@ -187,10 +176,11 @@ def _prepare(compiler: HostCompiler, flags: tuple[str, ...], sanitize: bool, fol
         runtime = [*_ALWAYS, *_machine_flags(), *_RUNTIME, *compiler.extra, *asan]
         jobs = [header, *([*runtime, "-c", str(source), "-o", f"{source.stem}.o"] for source in _runtime_sources())]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for code, said in pool.map(lambda arguments: compiler.run(arguments, folder, 300.0), jobs):
-                if code != 0:
+            for ended in pool.map(lambda arguments: compiler.run(arguments, folder, 300.0), jobs):
+                if ended.code != 0:
                     raise ToolchainError(
-                        f"{compiler.path} {compiler.version} can't compile msbench's own runtime:\n{said[-3000:]}"
+                        f"{compiler.path} {compiler.version} can't compile msbench's own runtime:\n"
+                        f"{ended.limit or ended.said[-3000:]}"
                     )
         (folder / "done").touch()
 

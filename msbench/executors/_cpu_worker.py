@@ -12,7 +12,7 @@ import mmap
 import os
 from typing import Any
 
-from msbench.harness import wire
+from msbench.harness import snapshot, wire
 
 _REDZONE = 4096
 _GUARD = 0xCB
@@ -65,16 +65,20 @@ class _Candidate:
         self._workspace_bytes = 0
 
     def open(self, library: str, workers: int, time_limit_s: float) -> dict[str, Any]:
+        wire.confine()
         self._library = ctypes.CDLL(library, mode=os.RTLD_NOW | os.RTLD_LOCAL)
         self._library.msbench_workspace.restype = ctypes.c_size_t
         self._workers = workers
         self._time_limit_s = time_limit_s
         return {}
 
-    def map(self, arena: int, path: str, slots: list[tuple[int, int]]) -> dict[str, Any]:
-        """Map an arena; ``slots``: (offset, bytes) of each array."""
-        with open(path, "r+b") as file:  # noqa: PTH123
-            memory = _Memory(mmap.mmap(file.fileno(), 0))
+    def map(self, arena: int, slots: list[tuple[int, int]]) -> dict[str, Any]:
+        """Map the arena whose descriptor came along; ``slots``: (offset, bytes) of each array."""
+        file = wire.take_file()
+        try:
+            memory = _Memory(mmap.mmap(file, 0))
+        finally:
+            os.close(file)
         memory.fence(slots)
         self._arenas[arena] = memory
         return {"address": memory.address}
@@ -101,15 +105,24 @@ class _Candidate:
         return {"address": address, "nbytes": nbytes}
 
     def launch(
-        self, arena: int, offsets: list[int], scalars: list[float], dims: list[int], order: int, seed: int
+        self,
+        arena: int,
+        offsets: list[int],
+        scalars: list[float],
+        dims: list[int],
+        order: int,
+        seed: int,
+        fresh: bool,
     ) -> dict[str, Any]:
-        """Call the launcher once; its blocks have run when it returns."""
+        """Call the launcher once; its blocks have run when it returns. ``fresh``: overwrite the workspace first."""
         base = self._arenas[arena].address
         arrays = (ctypes.c_void_p * len(offsets))(*(base + offset for offset in offsets))
         self._library.msbench_cpu_configure(
             order, ctypes.c_uint64(seed), self._workers, ctypes.c_double(self._time_limit_s)
         )
-        self._fill_workspace()
+        if fresh:
+            self._fill_workspace()
+        before = snapshot.take()
         workspace = ctypes.c_void_p(self._workspace.address + _REDZONE if self._workspace else None)
         code = self._library.msbench_launch(
             arrays, _doubles(scalars), _integers(dims), workspace, ctypes.c_size_t(self._workspace_bytes), None
@@ -120,8 +133,15 @@ class _Candidate:
         if failure or code:
             number = json.loads(failure)["error"] if failure else code
             raise LaunchError("launch", f"the launcher returned error {number}", failure)
+        if found := snapshot.changed(before, snapshot.take()):
+            raise LaunchError("forbidden", found)
         self._look_at_workspace()
         return {}
+
+    def live_bytes(self) -> dict[str, Any]:
+        """What the candidate holds at the moment."""
+        self._library.msbench_live_bytes.restype = ctypes.c_int64
+        return {"bytes": self._library.msbench_live_bytes()}
 
     def _fill_workspace(self) -> None:
         if self._workspace is None:
@@ -157,5 +177,12 @@ def _integers(values: list[int]) -> ctypes.Array[ctypes.c_int64]:
 
 if __name__ == "__main__":
     candidate = _Candidate()
-    commands = (candidate.open, candidate.map, candidate.unmap, candidate.reserve, candidate.launch)
+    commands = (
+        candidate.open,
+        candidate.map,
+        candidate.unmap,
+        candidate.reserve,
+        candidate.launch,
+        candidate.live_bytes,
+    )
     wire.serve({command.__name__: command for command in commands})

@@ -16,11 +16,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from msbench import emulator, operators, resources
+from msbench import emulator, limits, operators, resources
 from msbench.errors import BuildError, LaunchFailed, UnsupportedError, WorkerCrashed, WorkerError, WorkerTimeout
 from msbench.executors._cpu_faults import Region, describe_failure, describe_report
+from msbench.harness import screen
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.compiler_output import classify_failure
+from msbench.harness.confine import Rules
 from msbench.harness.process import WorkerProcess
 from msbench.harness.protocols import Plan, Runner
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Failure, Fault, Measurement, Profile, digest
@@ -49,10 +51,10 @@ _ASAN_OPTIONS = (
 
 @dataclass(frozen=True)
 class ArenaHandle:
-    """How a worker reaches an arena; paths are used again, numbers are not."""
+    """How a worker reaches an arena; descriptors are used again, numbers are not."""
 
     number: int
-    path: str
+    file: int
 
 
 def create(*, sanitize: bool = False, **_: Any) -> CpuExecutor:
@@ -102,12 +104,17 @@ class CpuExecutor:
         return None
 
     def build(self, op: Operator, candidate: Candidate) -> BuildResult:
-        """Compile for the host. What can't run here is a failure of kind ``unsupported``, which names the construct."""
+        """Compile for the host, and look at what a launcher may not do (``screen``).
+
+        What can't run here is a failure of kind ``unsupported``, which names the construct.
+        """
+        entry = operators.entry(op, candidate)
         if not _has_code(candidate.source):
             return self._failed(
-                candidate,
-                Failure(Fault.EMPTY, f"The file holds no code. The launcher must be: {operators.prototype(op)}"),
+                candidate, Failure(Fault.EMPTY, f"The file holds no code. The launcher must be: {entry.prototype}")
             )
+        if refused := screen.look_at_source(candidate):
+            return self._failed(candidate, refused)
         if candidate.link:
             libraries = ", ".join(candidate.link)
             return self._failed(
@@ -115,19 +122,23 @@ class CpuExecutor:
             )
         try:
             built = emulator.build(
-                candidate.source,
-                f"{op.name}.cu",
-                include_dirs=(resources.include_dir(),),
-                preinclude=operators.header(op, candidate.precision),
+                candidate.source + entry.after,
+                f"{entry.function}.cu",
+                include_dirs=(resources.include_dir(),) if entry.before else (),
+                preinclude=entry.before,
                 sanitize=self._sanitize,
                 compiler=self._compiler,
             )
         except UnsupportedError as error:
             return self._failed(candidate, Failure(Fault.UNSUPPORTED, str(error)))
         except BuildError as error:
-            if not error.log:
-                return self._failed(candidate, Failure(Fault.TIMEOUT, str(error)))
-            return self._failed(candidate, classify_failure(error.log, op.name, operators.prototype(op)))
+            if error.kind:
+                return self._failed(candidate, Failure(Fault(error.kind), str(error), error.log))
+            return self._failed(candidate, classify_failure(error.log, entry.function, entry.prototype))
+        # AddressSanitizer adds calls, constructors and variables of its own to the object.
+        refused = None if self._sanitize else screen.look_at_object(candidate, built.object)
+        if refused:
+            return self._failed(candidate, refused)
         return BuildResult(
             id=built.id,
             candidate_id=candidate.id,
@@ -173,7 +184,7 @@ class CpuExecutor:
         return kept
 
     def arena(self, layout: Layout) -> Arena:
-        """Memory without a file's name, so that nothing is left behind whatever happens; runners open it through /proc.
+        """Memory without a file's name, so that nothing is left behind whatever happens; runners are given its descriptor.
 
         Not in /dev/shm, which is 64 MiB in a container unless somebody asked for more.
         """
@@ -186,7 +197,7 @@ class CpuExecutor:
             raise
         # The mapping itself goes when the last view of it does.
         buffer = np.frombuffer(memory, dtype=np.uint8)
-        handle = ArenaHandle(next(_arena_numbers), f"/proc/{os.getpid()}/fd/{fd}")
+        handle = ArenaHandle(next(_arena_numbers), fd)
         return Arena(layout, buffer, np, handle=handle, release=lambda: os.close(fd))
 
     def measure(
@@ -238,14 +249,19 @@ class CpuRunner:
         self._launches = 0
         self._mapped: dict[int, int] = {}  # an arena's number, its address in the worker
         self._reserved: tuple[str, Region] | None = None
-        self._process = WorkerProcess([sys.executable, "-m", "msbench.executors._cpu_worker"], env=environment)
+        self._process = WorkerProcess(
+            [sys.executable, "-m", "msbench.executors._cpu_worker"],
+            env=environment,
+            memory_bytes=limits.memory(),
+            rules=Rules.PROCESSOR,
+        )
         try:
             self._process.call("open", _START_S, library=str(library), workers=_cores(), time_limit_s=launch_limit_s)
         except BaseException:
             self.close()
             raise
 
-    def launch(self, arena: Arena, case: Case) -> None:
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         """Call the launcher once; see ``protocols.Runner``."""
         scalars = [float(v) for v in self._op.scalar_values(case).values()]
         dims = [case.dim(d.name) for d in self._op.dims]
@@ -263,7 +279,7 @@ class CpuRunner:
             offsets = list(arena.layout.offsets)
             limit = self._launch_limit_s + _ANSWER_S
             call = {"arena": arena.handle.number, "offsets": offsets, "scalars": scalars, "dims": dims}
-            self._process.call("launch", limit, **call, order=order, seed=seed)
+            self._process.call("launch", limit, **call, order=order, seed=seed, fresh=fresh)
         except (WorkerTimeout, LaunchFailed):
             raise
         except WorkerCrashed as error:
@@ -272,6 +288,10 @@ class CpuRunner:
             raise
         except WorkerError as error:
             raise self._launch_failed(error, regions) from None
+
+    def live_bytes(self) -> int:
+        """How much memory the candidate has allocated and not freed; see ``protocols.CountsMemory``."""
+        return int(self._process.call("live_bytes", _ANSWER_S)["bytes"])
 
     def _map(self, arena: Arena) -> int:
         """The arena's address in the worker."""
@@ -282,7 +302,7 @@ class CpuRunner:
                 del self._mapped[oldest]
                 self._process.call("unmap", _ANSWER_S, arena=oldest)
             slots = [(s.offset, s.nbytes) for s in arena.layout.slots]
-            answer = self._process.call("map", _ANSWER_S, arena=number, path=arena.handle.path, slots=slots)
+            answer = self._process.call("map", _ANSWER_S, file=arena.handle.file, arena=number, slots=slots)
             self._mapped[number] = answer["address"]
         return self._mapped[number]
 

@@ -7,35 +7,46 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from msbench import resources
-from msbench.errors import DeviceError, StoreError, ToolchainError
+from msbench.errors import DeviceError, StoreError, ToolchainError, WorkerError
 from msbench.harness import build as building
 from msbench.harness import ceilings as device_ceilings
-from msbench.harness import gpus, ncu, telemetry, timing, toolchain
+from msbench.harness import gpu_runner, gpus, ncu, telemetry, timing, toolchain
 from msbench.harness import profile as profiling
 from msbench.harness.arena import Arena, Layout
+from msbench.harness.calls import WholeCalls
 from msbench.harness.check import POISONS
-from msbench.harness.gpu_runner import GpuRunner, Job, MeasuredProcess, worker_environment
+from msbench.harness.confine import Rules
+from msbench.harness.evaluate import harness_digest
+from msbench.harness.gpu_memory import MemoryWatch
+from msbench.harness.gpu_runner import RECOVERY_S, GpuRunner, Job, MeasuredProcess, worker_environment
 from msbench.harness.inputs import generate
 from msbench.harness.locks import gpu_lock
+from msbench.harness.process import WorkerProcess
 from msbench.harness.protocols import Plan, Runner
-from msbench.harness.shared_memory import Block, SharedMemory
+from msbench.harness.shared_memory import KEPT_BYTES, Block, SharedMemory
+from msbench.harness.spans import span
 from msbench.harness.verify import verify_timed
-from msbench.model import BuildResult, Candidate, Ceilings, Device, Measurement, Profile, digest
+from msbench.model import BuildResult, Candidate, Ceilings, Device, Fault, Measurement, Profile, digest
 from msbench.spec import Case, Operator, Precision
 from msbench.statistics import median
 
 _INPUT_SETS = 2
 _SETS_LIMIT = 24 * 2**30  # bytes of all input sets together
-_POISON_LIMIT = 64 * 2**20  # outputs up to this size are overwritten before every timed repetition
 _PROFILE_LIMIT_S = 240.0
+_COMPILE_LIMIT_S = 180.0
+_KEPT_BESIDE = 2**28  # bytes of free device memory that a sibling keeps
+_TRIES = 5  # each takes gpu_runner.RECOVERY_S and more
 
 
 class CeilingsStore(Protocol):
@@ -66,22 +77,48 @@ class CudaExecutor:
     check_limit: float | None = None
 
     def __init__(
-        self, gpu: gpus.Gpu, tools: toolchain.Toolchain, store: CeilingsStore | None = None, *, locked: bool = False
+        self,
+        gpu: gpus.Gpu,
+        tools: toolchain.Toolchain,
+        store: CeilingsStore | None = None,
+        *,
+        elder: CudaExecutor | None = None,
     ) -> None:
         self.gpu = gpu
         self.toolchain = tools
         self.arch = toolchain.architecture(gpu.capability)
         self._store = store
-        self._locked = locked
+        self._elder = elder
         self._resources = ExitStack()
         self._runners: list[GpuRunner] = []
+        self._foreseen: dict[str, deque[Future[GpuRunner]]] = {}
         self._nvml = telemetry.Gpu(gpu.uuid)
+        self._memory_watch = MemoryWatch(self._nvml.memory, self._nvml.processes)
         self._groups = 0
 
     def sibling(self) -> CudaExecutor:
         """Another one on the same GPU, for checking in a thread of its own while this one holds the GPU's lock."""
-        _ = self.xp
-        return CudaExecutor(self.gpu, self.toolchain, self._store, locked=True)
+        _ = self.xp, self._runner_binary
+        return CudaExecutor(self.gpu, self.toolchain, self._store, elder=self)
+
+    def compile_checks(self, op: Operator) -> None:
+        """See ``batch.Divisible``; done once for an operator, GPU architecture, CuPy and harness. A check tells what fails."""
+        if not op.folder:
+            return
+        folder = Path(op.folder)
+        key = digest(
+            "checks", (folder / "spec.py").read_text(encoding="utf-8"), self.arch, self.xp.__version__, harness_digest()
+        )
+        done = resources.cache_dir() / "checks" / key
+        if done.exists():
+            return
+        environment = {**os.environ, **worker_environment(self.gpu.uuid)}
+        argv = [sys.executable, "-m", "msbench.harness.compile_checks"]
+        with suppress(WorkerError, OSError):
+            with WorkerProcess(argv, env=environment) as process:
+                process.call("compile", _COMPILE_LIMIT_S, operator=op.name, folder=str(folder.parent))
+            done.parent.mkdir(parents=True, exist_ok=True)
+            done.touch()
 
     # ------------------------------------------------------------------ the device
 
@@ -94,7 +131,7 @@ class CudaExecutor:
             raise DeviceError(
                 f"The cuda executor needs CuPy: {error}. Install it with `pip install 'mskernelbench[cuda]'`."
             ) from error
-        if not self._locked:
+        if self._elder is None:
             self._resources.enter_context(gpu_lock(self.gpu.uuid, waiting=lambda text: print(text, file=sys.stderr)))
         try:
             cupy.cuda.Device(self.gpu.index).use()
@@ -128,9 +165,7 @@ class CudaExecutor:
         if known is not None:
             return known
         _ = self.xp
-        launches = MeasuredProcess(
-            self._runner_binary, None, self.gpu.uuid, self._finish_own_work, self._require_health
-        )
+        launches = MeasuredProcess(self._runner_binary, self.gpu.uuid, self._finish_own_work, self._require_health)
         try:
             found = device_ceilings.measure(
                 launches, self.gpu.multiprocessors, self.gpu.l2_bytes, self._nvml.telemetry()
@@ -144,7 +179,7 @@ class CudaExecutor:
 
     def ceilings(self) -> Ceilings:
         """What this GPU reaches; measured on first use where the store does not know it."""
-        return self._ceilings
+        return self._elder.ceilings() if self._elder else self._ceilings
 
     # ------------------------------------------------------------------ candidates
 
@@ -154,6 +189,8 @@ class CudaExecutor:
 
     @cached_property
     def _runner_binary(self) -> Path:
+        if self._elder is not None:
+            return self._elder._runner_binary
         return building.native("runner", self.toolchain, self.arch)
 
     def open(self, op: Operator, build: BuildResult, candidate: Candidate) -> GpuRunner:
@@ -162,38 +199,87 @@ class CudaExecutor:
             raise ToolchainError(f"Build {build.id} has no binary on this machine.")
         _ = self.xp
         self._runners = [r for r in self._runners if r.alive]
-        runner = GpuRunner(
-            op,
-            candidate,
-            self._runner_binary,
-            Path(build.binary),
-            self.gpu.uuid,
-            self._finish_own_work,
-            self._require_health,
-        )
+        foreseen = self._foreseen.get(candidate.id)
+        with span("worker: open"):
+            runner = foreseen.popleft().result() if foreseen else self._start(op, candidate)
+        runner.load(Path(build.binary))
         self._runners.append(runner)
         return runner
 
+    @contextmanager
+    def foreseeing(self, op: Operator, candidates: Sequence[Candidate]) -> Iterator[None]:
+        """See ``protocols.Foresees``: processes are started, and their CUDA contexts made."""
+        _ = self.xp, self._runner_binary
+        with ThreadPoolExecutor(8, thread_name_prefix="msbench-start") as pool:
+            for candidate in candidates:
+                started = pool.submit(self._start, op, candidate)
+                self._foreseen.setdefault(candidate.id, deque()).append(started)
+            try:
+                yield
+            finally:
+                left = [started for waiting in self._foreseen.values() for started in waiting]
+                self._foreseen.clear()
+                for started in left:
+                    pool.submit(_drop, started)
+
+    def _start(self, op: Operator, candidate: Candidate) -> GpuRunner:
+        return GpuRunner(
+            op,
+            candidate,
+            self._runner_binary,
+            self.gpu.uuid,
+            self._before_call,
+            self._require_health,
+            self._memory_watch,
+        )
+
     def _finish_own_work(self) -> None:
-        with self.xp.cuda.Device(self.gpu.index):  # which is a thread's own choice
+        with span("wait for own device work"), self.xp.cuda.Device(self.gpu.index):  # which is a thread's own choice
             self.xp.cuda.runtime.deviceSynchronize()
 
-    def _require_health(self) -> None:
-        """After a failure: the device must still do arithmetic, or all that follows would be blamed on kernels."""
+    def _before_call(self) -> None:
+        self._finish_own_work()
+        self._memory_watch.begin()
+
+    def _require_health(self, process_lost: bool) -> None:
+        """After a failure: the device must still do arithmetic, or all that follows would be blamed on kernels.
+
+        Where it cost a process, a new one must also come up, and run a kernel: that is what follows. It is asked first,
+        since it is given up after a while, and a call of this process on a device that hangs never comes back.
+        """
         try:
+            if process_lost:
+                self._start_and_launch()
             healthy = _arithmetic_works(self.xp)
-        except self.xp.cuda.runtime.CUDARuntimeError as error:
+        except (WorkerError, DeviceError, self.xp.cuda.runtime.CUDARuntimeError) as error:
+            reason = str(error).rstrip(".")
             raise DeviceError(
-                f"{self.gpu.name} does not work any more: {error}. Start again; see nvidia-smi."
+                f"{self.gpu.name} does not work any more: {reason}. Start again; see nvidia-smi."
             ) from error
         if not healthy:
             raise DeviceError(f"{self.gpu.name} computes wrong results. Stop using it.")
+
+    def _start_and_launch(self) -> None:
+        """In a new process. One that was killed may hold its memory for some seconds more, so that is waited for."""
+        for left in reversed(range(_TRIES)):
+            try:
+                process = MeasuredProcess(self._runner_binary, self.gpu.uuid, lambda: None, lambda process_lost: None)
+            except WorkerError as error:
+                if not left or error.kind != Fault.OUT_OF_MEMORY:
+                    raise
+                continue
+            try:
+                process.floor(1)
+            finally:
+                process.close()
+            return
 
     # ------------------------------------------------------------------ memory
 
     @cached_property
     def _memory(self) -> SharedMemory:
-        return SharedMemory(self.xp.cuda, self.xp.get_default_memory_pool().free_all_blocks, self._forget)
+        kept = KEPT_BYTES if self._elder is None else _KEPT_BESIDE
+        return SharedMemory(self.xp.cuda, self.xp.get_default_memory_pool().free_all_blocks, self._forget, kept)
 
     def _forget(self, handle: str) -> None:
         for runner in self._runners:
@@ -201,7 +287,12 @@ class CudaExecutor:
 
     def arena(self, layout: Layout) -> Arena:
         """See ``protocols.Executor``. Raises MemoryError where the device has no room."""
-        block = self._memory.take(layout.nbytes)
+        with span("memory"):
+            try:
+                block = self._memory.take(layout.nbytes)
+            except MemoryError:
+                time.sleep(RECOVERY_S)  # a version that took it may be about to be ended
+                block = self._memory.take(layout.nbytes)
         buffer = self._memory.array(block, layout.nbytes)
         return Arena(layout, buffer, self.xp, handle=block.handle, release=partial(self._give_back, block))
 
@@ -221,15 +312,16 @@ class CudaExecutor:
         self._groups += 1
         layout = Layout.of(op, precision, case)
         sets = _INPUT_SETS if layout.nbytes * _INPUT_SETS <= _SETS_LIMIT else 1
-        output_bytes = sum(slot.nbytes for slot in layout.outputs)
         with ExitStack() as memory:
             arenas = [memory.enter_context(self.arena(layout)) for _ in range(sets)]
-            for number, arena in enumerate(arenas):
-                arena.write_inputs(generate(op, precision, case, plan.seed + number, self.xp))
+            with span("inputs"):
+                for number, arena in enumerate(arenas):
+                    arena.write_inputs(generate(op, precision, case, plan.seed + number, self.xp))
+                arena.poison(POISONS[0])  # a call sees around its arrays what it sees when it is checked
             self.xp.get_default_memory_pool().free_all_blocks()
             return timing.measure_group(
-                subjects,
-                Job.of(op, case, arenas, poison=output_bytes <= _POISON_LIMIT),
+                [WholeCalls(subject) for subject in subjects] if plan.whole_calls else subjects,
+                Job.of(op, case, arenas, poison=True),
                 case,
                 group=self._group_id(case, subjects),
                 seed=plan.seed,
@@ -304,6 +396,7 @@ class CudaExecutor:
             self.xp.get_default_memory_pool().free_all_blocks()
             job |= {"runner": str(self._runner_binary), "binary": build.binary}
             job |= {"data": str(work / "memory"), "nbytes": layout.nbytes}
+            job |= {"rules": Rules.LIBRARY if gpu_runner.CONFINED_PROFILES else None}
             (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
             return ncu.collect(
                 self.toolchain.ncu,
@@ -332,6 +425,12 @@ class CudaExecutor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _drop(started: Future[GpuRunner]) -> None:
+    if not started.cancel():
+        with suppress(WorkerError, DeviceError):
+            started.result().close()
 
 
 def _arithmetic_works(xp: Any) -> bool:

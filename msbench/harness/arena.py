@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -19,6 +20,9 @@ from msbench.spec import Case, Operator, Precision
 
 REDZONE = 4096
 """Bytes, at least, before and after each array."""
+
+TAIL = 1 << 16
+"""Bytes, at least, after the last array: where a kernel might hide what it wants to find again."""
 
 ALIGNMENT = 256
 """What ``cudaMalloc`` promises: an aligned arena gives every array this, and a buffer must start on it."""
@@ -91,7 +95,7 @@ class Layout:
                 offset += dtype.itemsize * (1 + index % (16 // dtype.itemsize - 1))
             slots.append(Slot(array.name, offset, extents[array.name], dtype, array.output))
             end = slots[-1].end
-        return cls(tuple(slots), -(-(end + REDZONE) // ALIGNMENT) * ALIGNMENT, misaligned)
+        return cls(tuple(slots), -(-(end + TAIL) // ALIGNMENT) * ALIGNMENT, misaligned)
 
     def __getitem__(self, name: str) -> Slot:
         return next(s for s in self.slots if s.name == name)
@@ -167,6 +171,18 @@ class Arena:
         for slot in self.layout.inputs:
             self.raw(slot.name)[...] = as_bytes(arrays[slot.name])
 
+    def intact(self, arrays: Mapping[str, Any]) -> Any:
+        """Whether redzones and inputs are as they were, as an array of one bool that nobody has waited for yet."""
+        whole = (self.xp.take(self.buffer, self._guards) == GUARD).all()
+        for slot in self.layout.inputs:
+            whole &= equal(self.view(slot.name), arrays[slot.name], self.xp)
+        return whole
+
+    @cached_property
+    def _guards(self) -> Any:
+        """The index of every byte of a redzone: all are written and read together, since each call has its price."""
+        return self.xp.asarray(np.concatenate([np.arange(start, end) for start, end, _, _ in self.layout.redzones()]))
+
     def changed_inputs(self, arrays: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
         """The inputs that no longer hold ``arrays``' bytes: (name, flat index of the first such element, bytes)."""
         changed = []
@@ -180,8 +196,7 @@ class Arena:
         """Fill every output with the poison's byte, and every redzone with the guard."""
         for slot in self.layout.outputs:
             self.raw(slot.name)[...] = poison.byte(slot.dtype)
-        for start, end, _, _ in self.layout.redzones():
-            self.buffer[start:end] = GUARD
+        self.buffer[self._guards] = GUARD
 
     def damaged_redzones(self) -> tuple[Damage, ...]:
         """What was written outside the arrays since ``poison``, each told by the array that it lies nearest to."""
@@ -217,6 +232,16 @@ class Arena:
 def as_bytes(array: Any) -> Any:
     """A contiguous array's memory as a one-dimensional uint8 view."""
     return array.reshape(-1).view(np.uint8)
+
+
+def equal(a: Any, b: Any, xp: Any) -> Any:
+    """Whether two contiguous arrays of one dtype hold the same bytes, as an array of one bool; see ``Arena.intact``."""
+    bits = np.dtype(f"u{a.dtype.itemsize}")
+    a, b = a.reshape(-1).view(bits), b.reshape(-1).view(bits)
+    step = _CHUNK // bits.itemsize
+    return xp.stack(
+        [(a[start : start + step] == b[start : start + step]).all() for start in range(0, max(a.size, 1), step)]
+    ).all()
 
 
 def differences(a: Any, b: Any, xp: Any) -> tuple[int, int]:

@@ -1,7 +1,9 @@
 """Compiles a candidate with nvcc into a shared library that a worker loads.
 
-The generated header is included before the first line, so a wrong signature is a compile error. Builds are cached by
-the hash of source, header, shared headers, flags and compiler. Candidates and the runner link the shared CUDA runtime,
+The generated header is included before the first line, so a wrong signature is a compile error; a file with an ``Entry``
+of its own has what that says instead. Builds are cached by the hash of source, header, shared headers, flags, compiler and
+screen: a version that breaks a rule of ``screen`` has a failed build, and its library is never loaded. Candidates and the
+runner link the shared CUDA runtime,
 not the static one that is nvcc's default: both then see the same "last error", so an unreported launch failure is
 caught.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,28 +21,49 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from msbench import operators, resources
+from msbench import limits, operators, resources
 from msbench.errors import ToolchainError
-from msbench.guarded import disk_was_full, guarded
-from msbench.harness import compiler_output
+from msbench.harness import compiler_output, screen
 from msbench.harness.toolchain import HEADERS, Toolchain, gencode
 from msbench.model import BuildResult, Candidate, Failure, Fault, digest
 from msbench.scratch import scratch
 from msbench.spec import Operator
 
-TIME_LIMIT_S = 180.0
-"""A compilation may take this long; all of CUB takes about ten seconds."""
-
-_MEMORY_KIB = 12 * 2**20  # address space of each compiler process
-_FILE_KIB = 2**20  # size of any file that it writes
 _LOG_CHARACTERS = 60_000
 _NATIVE = Path(__file__).with_name("native")
-_FLAGS = ("-O3", "-std=c++17", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC", "-shared", "-cudart", "none")
+# NVTX, which is in CUB's headers, would look for a profiler: what the screen takes for a trick.
+_FLAGS = (
+    "-O3",
+    "-std=c++17",
+    "-lineinfo",
+    "-Xptxas",
+    "-v",
+    "-Xcompiler",
+    "-fPIC",
+    "-shared",
+    "-cudart",
+    "none",
+    "-DNVTX_DISABLE",
+)
+_KEEP = "--keep"  # nvcc's intermediate files, which the screen reads
+_ENTRY_POINTS = ("cudaGetDriverEntryPoint", "cudaGetDriverEntryPointByVersion")  # which native/entry_points.cpp guards
+_ALLOCATING = (
+    "cudaMalloc",
+    "cudaMallocAsync",
+    "cudaMallocManaged",
+    "cudaMallocHost",
+    "cudaHostAlloc",
+    "cudaFree",
+    "cudaFreeAsync",
+    "cudaFreeHost",
+)
+"""What native/ledger.cu counts."""
+
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def build(
-    op: Operator, candidate: Candidate, toolchain: Toolchain, arch: str, *, time_limit_s: float = TIME_LIMIT_S
+    op: Operator, candidate: Candidate, toolchain: Toolchain, arch: str, *, time_limit_s: float | None = None
 ) -> BuildResult:
     """Compile one candidate for one architecture (``"sm_90a"``). A bad kernel is a ``BuildResult.failure``.
 
@@ -48,19 +72,27 @@ def build(
     Raises:
         ToolchainError: the compiler can't be run at all.
     """
-    header = operators.header(op, candidate.precision)
+    entry = operators.entry(op, candidate)
     try:
         linking = _link_flags(toolchain, candidate.link)
         unlinkable = None
     except ToolchainError as error:
         fault = Fault.UNSUPPORTED if set(candidate.link) <= set(HEADERS) else Fault.LINK
         linking, unlinkable = [], Failure(fault, str(error))
+    linking += [part for name in _ENTRY_POINTS for part in ("-Xlinker", f"--wrap={name}")]
+    ledger = (_NATIVE / "ledger.cu").read_text(encoding="utf-8") if entry.counts_memory else ""
+    if ledger:
+        linking += [part for name in _ALLOCATING for part in ("-Xlinker", f"--wrap={name}")]
     flags = (*_FLAGS, "-gencode", gencode(arch), *(f"-l{name}" for name in candidate.link))
-    build_id = digest("build", candidate.id, header, _shared_headers(), *flags, *linking, toolchain.fingerprint)
+    added = entry.before + entry.after + ledger + _guard_source() + _screen()
+    rules = "library" if screen.is_library(candidate) else "own"
+    build_id = digest("build", candidate.id, added, _shared_headers(), *flags, *linking, rules, toolchain.fingerprint)
     unbuilt = BuildResult(build_id, candidate.id, toolchain.id, flags, 0.0, cached=False)
     if not _COMMENT.sub("", candidate.source).strip():
-        empty = f"The file holds no code. The launcher must be: {operators.prototype(op)}"
+        empty = f"The file holds no code. The launcher must be: {entry.prototype}"
         return _failed(unbuilt, Failure(Fault.EMPTY, empty), 0.0)
+    if refused := screen.look_at_source(candidate):
+        return _failed(unbuilt, refused, 0.0)
     if unlinkable:
         return _failed(unbuilt, unlinkable, 0.0)
     kept = resources.cache_dir() / "builds" / build_id
@@ -68,18 +100,27 @@ def build(
         return found
     started = time.monotonic()
     with _work_folder() as work:
-        (work / f"{op.name}.h").write_text(header, encoding="utf-8")
-        (work / f"{op.name}.cu").write_text(candidate.source, encoding="utf-8")
-        include = ["-I", str(resources.include_dir()), "-I", ".", "-include", f"{op.name}.h"]
-        output = ["-o", "kernel.so", f"{op.name}.cu"]
-        argv = [*_FLAGS, "-gencode", gencode(arch), *include, *linking, *output]
-        code, log = _run_nvcc(toolchain, argv, work, time_limit_s)
+        name, include = entry.function, []
+        if entry.before:
+            (work / f"{name}.h").write_text(entry.before, encoding="utf-8")
+            include = ["-I", str(resources.include_dir()), "-I", ".", "-include", f"{name}.h"]
+        (work / f"{name}.cu").write_text(candidate.source + entry.after, encoding="utf-8")
+        shutil.copy(_guard(toolchain), work / "guard.o")
+        output = ["-o", "kernel.so", f"{name}.cu", "guard.o"]
+        if ledger:
+            (work / "ledger.cu").write_text(ledger, encoding="utf-8")
+            output.append("ledger.cu")
+        argv = [*_FLAGS, _KEEP, "-gencode", gencode(arch), *include, *linking, *output]
+        ended = _run_nvcc(toolchain, argv, work, time_limit_s)
+        log = ended.said
         seconds = time.monotonic() - started
-        if code is None:
-            late = f"The compiler did not finish within {time_limit_s:g} s and was stopped."
-            return _failed(unbuilt, Failure(Fault.TIMEOUT, late, compiler_output.clean_log(log)), seconds)
-        if code or not (work / "kernel.so").is_file():
-            return _failed(unbuilt, compiler_output.classify_failure(log, op.name, operators.prototype(op)), seconds)
+        if ended.limit:
+            return _failed(unbuilt, Failure(Fault(ended.kind), ended.limit, compiler_output.clean_log(log)), seconds)
+        # Also what can't be linked: the object says what it wanted.
+        if refused := _refused(candidate, work, name, links=ended.code == 0):
+            return _failed(unbuilt, refused, seconds)
+        if ended.code or not (work / "kernel.so").is_file():
+            return _failed(unbuilt, compiler_output.classify_failure(log, name, entry.prototype), seconds)
         facts = {
             "seconds": seconds,
             "log": compiler_output.clean_log(log)[-_LOG_CHARACTERS:],
@@ -105,9 +146,9 @@ def native(name: str, toolchain: Toolchain, arch: str) -> Path:
         with _work_folder() as work:
             (work / f"{name}.cu").write_text(source, encoding="utf-8")
             argv = [*_FLAGS, "-gencode", gencode(arch), *linking, "-o", "kernel.so", f"{name}.cu"]
-            code, log = _run_nvcc(toolchain, argv, work, TIME_LIMIT_S)
-            if code != 0:
-                tail = compiler_output.clean_log(log)[-2000:]
+            ended = _run_nvcc(toolchain, argv, work)
+            if ended.code != 0:
+                tail = ended.limit or compiler_output.clean_log(ended.said)[-2000:]
                 raise ToolchainError(f"{toolchain.nvcc} can't compile msbench's own {name}.cu for {arch}:\n{tail}")
             _keep(work, kept)
     return kept / "kernel.so"
@@ -124,6 +165,40 @@ def _link_flags(toolchain: Toolchain, names: tuple[str, ...]) -> list[str]:
     return [*flags, "-Xlinker", "-z,defs"]
 
 
+def _refused(candidate: Candidate, work: Path, name: str, links: bool) -> Failure | None:
+    """What the screen says of a compilation's intermediate files; None also where there are none."""
+    alone = work / f"{name}.o"
+    if not alone.is_file():
+        return None
+    return screen.look_at_device_code(candidate, work, name) or screen.look_at_object(candidate, alone, links=links)
+
+
+def _guard_source() -> str:
+    return (_NATIVE / "entry_points.cpp").read_text(encoding="utf-8")
+
+
+def _guard(toolchain: Toolchain) -> Path:
+    """What is linked into every version: native/entry_points.cpp, compiled once."""
+    kept = resources.cache_dir() / "native" / digest("guard", _guard_source(), toolchain.fingerprint)
+    if not (kept / "kernel.so").is_file():
+        with _work_folder() as work:
+            (work / "entry_points.cpp").write_text(_guard_source(), encoding="utf-8")
+            argv = ["-O2", "-Xcompiler", "-fPIC", "-c", "-o", "kernel.so", "entry_points.cpp"]
+            ended = _run_nvcc(toolchain, argv, work)
+            if ended.code != 0:
+                tail = ended.limit or compiler_output.clean_log(ended.said)[-2000:]
+                raise ToolchainError(f"{toolchain.nvcc} can't compile msbench's own entry_points.cpp:\n{tail}")
+            _keep(work, kept)
+    return kept / "kernel.so"
+
+
+@cache
+def _screen() -> str:
+    """A hash of the screen: what was built under other rules is looked at again."""
+    files = sorted(Path(screen.__file__).parent.glob("*.py"))
+    return digest(*(path.read_bytes() for path in files))
+
+
 @cache
 def _shared_headers() -> str:
     """A hash of kernels/include."""
@@ -132,28 +207,12 @@ def _shared_headers() -> str:
     return digest(*(part for p in files for part in (str(p.relative_to(folder)), p.read_bytes())))
 
 
-def _run_nvcc(toolchain: Toolchain, argv: list[str], work: Path, time_limit_s: float) -> tuple[int | None, str]:
-    """Run nvcc in ``work`` with limits on time, memory and file size; (exit code or None if too late, its output).
-
-    The shell sets the limits: ``preexec_fn`` is unsafe in a process with threads, and builds run in threads.
-    """
-    limits = f"ulimit -c 0; ulimit -v {_MEMORY_KIB}; ulimit -f {_FILE_KIB * 2}; "
+def _run_nvcc(toolchain: Toolchain, argv: list[str], work: Path, time_limit_s: float | None = None) -> limits.Ended:
     command = [str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), *argv]
-    environment = toolchain.environment() | {"TMPDIR": str(work)}
     try:
-        with (
-            (work / "log").open("wb") as log,
-            guarded(command, limits=limits, cwd=work, env=environment, stdout=log, stderr=log) as process,
-        ):
-            code: int | None = process.wait(time_limit_s)
-    except subprocess.TimeoutExpired:
-        code = None
+        return limits.compile_within(command, work, toolchain.environment(), time_limit_s)
     except OSError as error:
         raise ToolchainError(f"{toolchain.nvcc} can't be started: {error}.") from error
-    said = (work / "log").read_text(encoding="utf-8", errors="replace")
-    if code and disk_was_full(said, work):
-        raise ToolchainError(f"{toolchain.nvcc} can't write to {work}: the disk is full. Free some space, then repeat.")
-    return code, said
 
 
 @contextmanager

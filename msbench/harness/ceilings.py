@@ -29,7 +29,7 @@ _BURSTS = 12
 _PAUSE_S = 0.02
 _L2_SHARE = 0.27  # of L2 that the two buffers of the L2 copy take together: 16 MiB of an H200's 60
 _L2_PASSES = 200
-_LAUNCHES = 120
+_LAUNCHES = 128
 _GRAPH_NODES = 200
 _THREADS = 512
 

@@ -6,30 +6,37 @@ process. Before a launch outputs hold a poison; after it redzones and inputs are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
-from msbench.harness.arena import Arena, Damage, Layout, Poison, differences
-from msbench.harness.compare import Comparison, Expectation, compare, expected, prepare
-from msbench.harness.protocols import Executor, Runner
+from msbench.harness.arena import Arena, Damage, Layout, Poison, equal
+from msbench.harness.compare import Comparison, Expectation, compare, expected, glance, prepare, touched
+from msbench.harness.inputs import generate
+from msbench.harness.protocols import Executor, Recorder, Runner
+from msbench.harness.spans import span
 from msbench.model import CheckResult, Failure, Fault
 from msbench.spec import Case, Operator, Precision
 
 __all__ = ["VARIANTS", "CaseCheck", "check_case", "compare", "expected", "fault_of", "prepare"]
 
-VARIANTS = ("aligned", "misaligned", "repeat", "aba")
+VARIANTS = ("aligned", "recorded", "misaligned", "repeat", "aba", "touched")
 """The kinds of check.
 
 ``aligned``: two launches on differently poisoned outputs, compared with each other bitwise.
+``recorded``: what a call puts into its stream is recorded as a CUDA graph, looked at, and replayed on other inputs, so that a
+kernel fails whose work is done elsewhere, or by others. Only where the runner can (``Recorder``).
 ``misaligned``: arrays aligned to their element only, each differently.
 ``repeat``: further launches over the outputs of the one before, compared bitwise with the first.
 ``aba``: other inputs in between, in the same memory, so that a kernel that remembers anything fails.
+``touched``: a second launch on inputs of which few elements differ, over the outputs and in the workspace of the first, so
+that a kernel fails that looks at a few places to see whether anything is new.
 """
 
 POISONS = (Poison(floats=0xFF, integers=0xC3), Poison(floats=0x5D, integers=0x61))
@@ -38,13 +45,22 @@ POISONS = (Poison(floats=0xFF, integers=0xC3), Poison(floats=0x5D, integers=0x61
 _REPEATS = 3
 
 
+class Memory(Protocol):
+    """What a check needs of an ``Executor``."""
+
+    xp: Any
+
+    def arena(self, layout: Layout) -> Arena:
+        """See ``Executor``."""
+
+
 class CaseCheck:
     """One case, ready to be checked on any number of candidates: inputs, expected values and arenas are made once.
 
     Everything is made on first use; ``close`` (or leaving the ``with``) gives the memory back.
     """
 
-    def __init__(self, executor: Executor, op: Operator, precision: Precision, case: Case, seed: int) -> None:
+    def __init__(self, executor: Memory, op: Operator, precision: Precision, case: Case, seed: int) -> None:
         self.case = case
         self._executor = executor
         self._op = op
@@ -60,6 +76,13 @@ class CaseCheck:
     @cached_property
     def _other(self) -> Expectation:
         return prepare(self._op, self._precision, self.case, self._seed + 1, self._executor.xp)
+
+    @cached_property
+    def touched(self) -> Expectation:
+        """What must come out once a few elements of the inputs are others."""
+        others = generate(self._op, self._precision, self.case, self._seed + 1, self._executor.xp)
+        drawn = self.expectation.inputs
+        return touched(self._op, self._precision, self.case, self._seed, drawn, others, self._executor.xp)
 
     @cached_property
     def _arena(self) -> Arena:
@@ -81,6 +104,8 @@ class CaseCheck:
         """
         results: list[CheckResult] = []
         for variant in variants:
+            if variant == "recorded" and not isinstance(runner, Recorder):
+                continue
             results.append(_Attempt(self, runner, variant).result())
             if not results[-1].passed:
                 break
@@ -89,11 +114,12 @@ class CaseCheck:
     def close(self) -> None:
         """Give back arenas and arrays."""
         self._memory.close()
-        for made in ("expectation", "_other", "_arena", "_misaligned_arena"):
+        for made in ("expectation", "_other", "touched", "_arena", "_misaligned_arena"):
             self.__dict__.pop(made, None)
         pool = getattr(self._executor.xp, "get_default_memory_pool", None)
         if pool is not None:
-            pool().free_all_blocks()
+            with span("memory"):
+                pool().free_all_blocks()
 
     def __enter__(self) -> Self:
         return self
@@ -135,6 +161,10 @@ class _Wrong(Exception):
         super().__init__(message)
         self.fault = fault
         self.log = log
+
+
+class _WrongValue(_Wrong):
+    """An output is not what was expected."""
 
 
 class _Attempt:
@@ -181,74 +211,140 @@ class _Attempt:
         arena.write_inputs(expectation.inputs)
         first: dict[str, Any] = {}
         for poison in POISONS:
-            self._launch(arena, expectation, poison)
-            self._look_at_values(arena, expectation, poison)
-            self._compare_bits(arena, first)
+            self._launch(arena, expectation, poison, first)
+
+    def _recorded(self) -> None:
+        """Its result is what the stream's work gives on inputs that the launcher has not seen."""
+        arena, first, second = self._check._arena, self._check.expectation, self._check._other
+        assert isinstance(self._runner, Recorder)
+        arena.write_inputs(first.inputs)
+        arena.poison(POISONS[0])
+        if not self._runner.record(arena, self._check.case):
+            return
+        arena.write_inputs(second.inputs)
+        self._runner.replay_record()
+        try:
+            self._judge(arena, second, POISONS[0], look(arena, second))
+        except _WrongValue as wrong:
+            what = f"the work that the launcher put into its stream does not give the result, on inputs that came later: {wrong}"
+            raise _Wrong(Fault.FORBIDDEN, what) from None
 
     def _misaligned(self) -> None:
         arena, expectation = self._check._misaligned_arena, self._check.expectation
         arena.write_inputs(expectation.inputs)
         self._launch(arena, expectation, POISONS[0])
-        self._look_at_values(arena, expectation, POISONS[0])
 
     def _repeat(self) -> None:
         arena, expectation = self._check._arena, self._check.expectation
         arena.write_inputs(expectation.inputs)
         first: dict[str, Any] = {}
         for poison in (POISONS[0], *[None] * _REPEATS):
-            self._launch(arena, expectation, poison)
-            if not self._compare_bits(arena, first) or poison is not None:
-                self._look_at_values(arena, expectation, poison)
+            self._launch(arena, expectation, poison, first)
 
     def _aba(self) -> None:
         arena, first, second = self._check._arena, self._check.expectation, self._check._other
         before: dict[str, Any] = {}
         for expectation in (first, second, first):
             arena.write_inputs(expectation.inputs)
-            self._launch(arena, expectation, POISONS[1])
             try:
-                self._look_at_values(arena, expectation, POISONS[1])
-            except _Wrong as wrong:
-                if before and all(_same_bits(arena, n, before[n]) for n in before):
+                self._launch(arena, expectation, POISONS[1])
+            except _WrongValue as wrong:
+                if before and all(_same_bits(arena, before).tolist()):
                     raise _Wrong(wrong.fault, f"the result is that of the inputs before: {wrong}") from None
                 raise
-            before = {s.name: arena.raw(s.name).copy() for s in arena.layout.outputs}
+            before = _copies(arena)
+
+    def _touched(self) -> None:
+        arena, first, second = self._check._arena, self._check.expectation, self._check.touched
+        arena.write_inputs(first.inputs)
+        self._launch(arena, first, POISONS[0])
+        arena.write_inputs(second.inputs)
+        try:
+            self._launch(arena, second, None, fresh=False)
+        except _WrongValue as wrong:
+            what = f"on inputs that differ from those of the launch before in a few elements, {wrong}"
+            raise _Wrong(wrong.fault, what) from None
 
     # ------------------------------------------------------------------ their parts
 
-    def _launch(self, arena: Arena, expectation: Expectation, poison: Poison | None) -> None:
-        """Launch once, and see that only outputs were written to; ``poison`` None leaves in them what they hold."""
+    def _launch(
+        self,
+        arena: Arena,
+        expectation: Expectation,
+        poison: Poison | None,
+        first: dict[str, Any] | None = None,
+        fresh: bool = True,
+    ) -> None:
+        """Launch once, and see that only outputs were written to, and what.
+
+        ``poison`` None leaves in the outputs what they hold. ``first`` keeps the outputs' bits of the first launch, and those
+        of further ones are compared with them; over what an earlier launch has left, only other bits are other values.
+        Without ``fresh`` the workspace holds what the launch before has left, and values are always looked at.
+        """
         if poison is not None:
             arena.poison(poison)
-        self._runner.launch(arena, self._check.case)
-        damages = arena.damaged_redzones()
-        if damages:
-            raise _Wrong(Fault.OUT_OF_BOUNDS, _out_of_bounds(damages, arena.layout))
-        for name, element, count in arena.changed_inputs(expectation.inputs):
-            index = _index(arena.layout[name].shape, element)
-            what = f"the kernel wrote to its input {name}: {count} bytes differ, first at {name}{index}"
-            raise _Wrong(Fault.INPUT_CHANGED, what)
+        self._runner.launch(arena, self._check.case, fresh=fresh)
+        found = look(arena, expectation, first, values=poison is not None or not fresh)
+        if not found.intact:
+            raise _Wrong(*_damage(arena, expectation))
+        if poison is not None or not fresh:
+            self._judge(arena, expectation, poison, found)
+        if first:
+            self._repeatable = found.same and self._repeatable is not False
+            if poison is None and not found.same:
+                self._judge(arena, expectation, poison, found)
+        elif first is not None:
+            first.update(_copies(arena))
 
-    def _look_at_values(self, arena: Arena, expectation: Expectation, poison: Poison | None) -> None:
+    def _judge(self, arena: Arena, expectation: Expectation, poison: Poison | None, found: Look) -> None:
+        for name, seen in found.comparisons(arena, expectation, poison).items():
+            self._worst = max(self._worst or 0.0, seen.worst)
+            self._max_abs_error = max(self._max_abs_error or 0.0, seen.max_abs_error)
+            if seen.wrong:
+                fault = Fault.UNWRITTEN if seen.poisoned == seen.wrong else Fault.MISMATCH
+                raise _WrongValue(fault, describe(name, seen))
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look at an arena after a launch told, see ``look``; ``glances`` holds each output's ``compare.glance``."""
+
+    intact: bool
+    same: bool
+    glances: Mapping[str, Sequence[float]]
+
+    def comparisons(self, arena: Arena, expectation: Expectation, poison: Poison | None) -> dict[str, Comparison]:
+        """Each output compared with what was expected, up to the first that is wrong."""
+        found: dict[str, Comparison] = {}
         for slot in arena.layout.outputs:
             name = slot.name
-            reference, bound = expectation.references[name], expectation.bounds[name]
+            within, worst, max_abs_error = self.glances.get(name, (0.0, 0.0, 0.0))
+            if within:
+                found[name] = Comparison(slot.size, 0, worst, max_abs_error)
+                continue
             byte = None if poison is None else poison.byte(slot.dtype)
-            found = compare(reference, bound, arena.view(name), arena.xp, byte)
-            self._worst = max(self._worst or 0.0, found.worst)
-            self._max_abs_error = max(self._max_abs_error or 0.0, found.max_abs_error)
-            if found.wrong:
-                fault = Fault.UNWRITTEN if found.poisoned == found.wrong else Fault.MISMATCH
-                raise _Wrong(fault, describe(name, found))
+            reference, bound = expectation.references[name], expectation.bounds[name]
+            found[name] = compare(reference, bound, arena.view(name), arena.xp, byte)
+            if found[name].wrong:
+                break
+        return found
 
-    def _compare_bits(self, arena: Arena, first: dict[str, Any]) -> bool:
-        """Whether the outputs are bitwise those of the first launch, which are kept in ``first``."""
-        if not first:
-            first.update({s.name: arena.raw(s.name).copy() for s in arena.layout.outputs})
-            return True
-        same = all(_same_bits(arena, name, bits) for name, bits in first.items())
-        self._repeatable = same and self._repeatable is not False
-        return same
+
+def look(
+    arena: Arena, expectation: Expectation, first: Mapping[str, Any] | None = None, *, values: bool = True
+) -> Look:
+    """Whether redzones and inputs are intact, whether outputs are bitwise those of ``first``, and how their ``values`` differ
+    from what was expected: one question to a device that several processes share, where each answer may take a while."""
+    xp, outputs, kept = arena.xp, arena.layout.outputs if values else (), first or {}
+    glances = [
+        glance(expectation.references[slot.name], expectation.bounds[slot.name], arena.view(slot.name), xp)
+        for slot in outputs
+    ]
+    facts = [arena.intact(expectation.inputs).reshape(1), *([_same_bits(arena, kept)] if kept else [])]
+    answers = xp.concatenate([*(fact.astype(np.float64) for fact in facts), *glances]).tolist()
+    count = 1 + len(kept)
+    seen = {slot.name: answers[count + 3 * i : count + 3 * i + 3] for i, slot in enumerate(outputs)}
+    return Look(bool(answers[0]), all(answers[1:count]), seen)
 
 
 def describe(name: str, found: Comparison) -> str:
@@ -273,6 +369,16 @@ def describe(name: str, found: Comparison) -> str:
     return f"{verdict}; {count} are wrong{unwritten}"
 
 
+def _damage(arena: Arena, expectation: Expectation) -> tuple[Fault, str]:
+    """Which of a launch's surroundings changed."""
+    damages = arena.damaged_redzones()
+    if damages:
+        return Fault.OUT_OF_BOUNDS, _out_of_bounds(damages, arena.layout)
+    name, element, count = arena.changed_inputs(expectation.inputs)[0]
+    index = _index(arena.layout[name].shape, element)
+    return Fault.INPUT_CHANGED, f"the kernel wrote to its input {name}: {count} bytes differ, first at {name}{index}"
+
+
 def _out_of_bounds(damages: Sequence[Damage], layout: Layout) -> str:
     nearest = min(damages, key=lambda d: (not layout[d.array].output, d.distance))
     shape = list(layout[nearest.array].shape)
@@ -284,5 +390,10 @@ def _index(shape: tuple[int, ...], element: int) -> list[int]:
     return [int(i) for i in np.unravel_index(element, shape)]
 
 
-def _same_bits(arena: Arena, name: str, bits: Any) -> bool:
-    return differences(arena.raw(name), bits, arena.xp)[1] == 0
+def _copies(arena: Arena) -> dict[str, Any]:
+    return {slot.name: arena.view(slot.name).copy() for slot in arena.layout.outputs}
+
+
+def _same_bits(arena: Arena, kept: Mapping[str, Any]) -> Any:
+    """Of each output, whether it is bitwise the one that was kept: an array of bools that nobody has waited for yet."""
+    return arena.xp.stack([equal(arena.view(name), bits, arena.xp) for name, bits in kept.items()])

@@ -5,7 +5,7 @@ Temporaries stay small (a chunk of elements at a time), since the largest cases 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 
 from msbench.errors import SpecError
 from msbench.harness.arena import as_bytes
-from msbench.harness.inputs import generate
+from msbench.harness.inputs import Draw, generate
+from msbench.harness.spans import span
 from msbench.spec import Case, Operator, Precision
 
 _CHUNK = 1 << 22  # elements compared together: 32 MiB a float64 temporary
@@ -55,9 +56,38 @@ class Comparison:
 
 def prepare(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) -> Expectation:
     """Draw a case's inputs and compute what must come out. Raises SpecError where the operator's spec is wrong."""
-    inputs = generate(op, precision, case, seed, xp)
-    references, bounds = expected(op, precision, case, inputs, xp)
+    with span("inputs"):
+        inputs = generate(op, precision, case, seed, xp)
+    with span("reference"):
+        references, bounds = expected(op, precision, case, inputs, xp)
     return Expectation(case, seed, inputs, references, bounds)
+
+
+def touched(
+    op: Operator,
+    precision: Precision,
+    case: Case,
+    seed: int,
+    drawn: Mapping[str, Any],
+    others: Mapping[str, Any],
+    xp: Any,
+) -> Expectation:
+    """What must come out of inputs that differ from ``drawn`` in few elements of each array of floats.
+
+    These are taken from ``others``, inputs of another seed: one element in 1024, and at least four. Too many for a sum not
+    to notice, too few for who looks at some places only.
+    """
+    draw = Draw(xp, op.name, case.id, str(seed), "touched")
+    inputs = dict(drawn)
+    for name, array in inputs.items():
+        if array.dtype.kind == "i":
+            continue
+        count = max(4, array.size // 1024)
+        positions = draw.integers(name, (count,), 0, array.size)
+        changed = array.copy()
+        changed.reshape(-1)[positions] = others[name].reshape(-1)[positions]
+        inputs[name] = changed
+    return Expectation(case, seed, inputs, *expected(op, precision, case, inputs, xp))
 
 
 def expected(
@@ -103,6 +133,37 @@ def _by_name(op: Operator, what: str, result: Any, xp: Any) -> dict[str, Any]:
     return {n: xp.asarray(result[n]) for n in names}
 
 
+def glance(reference: Any, bound: Any, got: Any, xp: Any) -> Any:
+    """What ``compare`` finds where nothing is wrong, in float64 on the device, without waiting for it.
+
+    1 if every element is finite and within its bound, else 0, and then only ``compare`` knows; the largest error over its
+    bound; the largest error.
+    """
+    found = [
+        xp.stack([within.all().astype(np.float64), ratio.max(), error.max()])
+        for _, error, _, within, ratio in _errors(reference, bound, got, xp)
+    ]
+    if len(found) < 2:
+        return found[0] if found else xp.asarray([1.0, 0.0, 0.0])
+    parts = xp.stack(found)
+    return xp.stack([parts[:, 0].min(), parts[:, 1].max(), parts[:, 2].max()])
+
+
+def _errors(reference: Any, bound: Any, got: Any, xp: Any) -> Iterator[tuple[int, Any, Any, Any, Any]]:
+    """Of each chunk: where it starts, errors, bounds, which elements are within them, and by how much of them.
+
+    NaN and infinity are not within any bound: they need a second look.
+    """
+    reference, got, bound = reference.reshape(-1), got.reshape(-1), bound.reshape(-1).astype(np.float64, copy=False)
+    for start in range(0, int(got.size), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        b = bound if bound.size == 1 else bound[part]
+        with np.errstate(all="ignore"):
+            error = xp.abs(got[part].astype(np.float64) - reference[part])
+            within = (error <= b) & (error < xp.inf)
+            yield start, error, b, within, xp.where(within & (b > 0), error / b, 0.0)
+
+
 def compare(reference: Any, bound: Any, got: Any, xp: Any, poison: int | None = None) -> Comparison:
     """Compare every element of ``got`` (float32, bfloat16 or int32) with ``reference``.
 
@@ -124,15 +185,9 @@ def compare(reference: Any, bound: Any, got: Any, xp: Any, poison: int | None = 
     wrong = poisoned = 0
     worst = max_abs_error = 0.0
     first: int | None = None
-    for start in range(0, total, _CHUNK):
+    for start, error, b, within, ratio in _errors(reference, bound, got, xp):
         part = slice(start, start + _CHUNK)
-        r = reference[part].astype(np.float64, copy=False)
-        b = bound if bound.size == 1 else bound[part]
-        with np.errstate(all="ignore"):
-            g = got[part].astype(np.float64)
-            error = xp.abs(g - r)
-            within = (error <= b) & (error < xp.inf)  # false for every NaN and infinity: the second look sorts them out
-            ratio = xp.where(within & (b > 0), error / b, 0.0)
+        r, g = reference[part].astype(np.float64, copy=False), got[part].astype(np.float64)
         worst = max(worst, float(ratio.max()))
         max_abs_error = max(max_abs_error, float(xp.where(xp.isfinite(error), error, 0.0).max()))
         if bool(within.all()):

@@ -15,7 +15,6 @@ _PTX = re.compile(r"^ptxas [^\s,]+, line \d+; (?:error|fatal)\s*: (?P<text>.*)$"
 _TOOL = re.compile(r"^(?P<tool>ptxas|nvcc|nvlink|cicc)\b(?:[^:]*?) *(?:error|fatal)\s*: (?P<text>.*)$")
 _UNDEFINED = re.compile(r"undefined reference to [`'\"]?(?P<symbol>[^`'\"]+)")
 _NO_LIBRARY = re.compile(r"ld: cannot find (?P<library>\S+)")
-_MEMORY = re.compile(r"bad_alloc|out of memory|[Mm]emory exhausted|\bKilled\b|Cannot allocate memory")
 
 _ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -46,6 +45,10 @@ def classify_failure(log: str, operator: str, prototype: str) -> Failure:
             if found := pattern.match(line):
                 text = found["text"].strip().rstrip(".")
                 where = f"{found['file'].rpartition('/')[2]} line {found['line']}"
+                if "static assertion" in text and f"msbench: {operator} " in text:
+                    return Failure(
+                        Fault.SIGNATURE, f"{operator} takes other parameters than it should. {expected}.", log
+                    )
                 if _contradicts(text, operator):
                     return Failure(Fault.SIGNATURE, f"{where}: {text}. {expected}", log)
                 return Failure(Fault.COMPILE, f"{where}: {text}.", log)
@@ -62,8 +65,6 @@ def classify_failure(log: str, operator: str, prototype: str) -> Failure:
             return Failure(Fault.LINK, f"The linker can't find {found['library']}.", log)
         if found := _TOOL.match(line):
             return Failure(Fault.COMPILE, f"{found['tool']}: {found['text'].strip().rstrip('.')}.", log)
-    if _MEMORY.search(log):
-        return Failure(Fault.OUT_OF_MEMORY, "The compiler ran out of the memory that it may use.", log)
     last = next((line for line in reversed(log.splitlines()) if line.strip()), "it says nothing")
     return Failure(Fault.COMPILE, f"The compiler failed: {last.strip()[:300]}", log)
 

@@ -11,19 +11,20 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from msbench import roofline
 from msbench.errors import DeviceFull, UnsupportedError, WorkerError
-from msbench.harness import sittings
+from msbench.harness import confine, sittings
 from msbench.harness.check import CaseCheck, fault_of
-from msbench.harness.protocols import Checks, Executor, Plan, Progress, Remembers, Runner
+from msbench.harness.protocols import Checks, Executor, Foresees, Plan, Progress, Remembers, Runner
 from msbench.harness.schedule import Scheduled, schedule, work
+from msbench.harness.spans import Spans, span
 from msbench.model import (
     BuildResult,
     Candidate,
@@ -42,6 +43,7 @@ from msbench.model import (
 from msbench.spec import Case, Operator, Precision
 from msbench.statistics import median
 
+_Item = TypeVar("_Item")
 Dims = tuple[tuple[str, int], ...]
 Build = Callable[[Operator, Candidate], BuildResult]
 Room = Callable[[Operator, Precision, Case], AbstractContextManager[object]]
@@ -160,8 +162,8 @@ class _Entry:
 class Group:
     """Versions of one task on their way through the stages, together; a failed one is left alone from there on.
 
-    ``check`` builds and checks, ``finish`` measures and profiles what passed. In between (``pause``) the group may move to
-    another executor of the same device: its processes are ended, and started again where they are needed.
+    ``check`` builds and checks, ``finish`` measures and profiles what passed, in the same processes. ``pause`` ends them in
+    between; they are started again where they are needed.
     """
 
     def __init__(
@@ -175,11 +177,13 @@ class Group:
         progress: Progress | None = None,
         build: Build | None = None,
         room: Room | None = None,
+        spans: Spans | None = None,
     ) -> None:
         """
         Args:
             build: in place of the executor's own, where builds were begun earlier.
             room: entered for each case that is checked, where others are checked at the same time.
+            spans: told where the time goes.
         """
         self.executor = executor
         self.op = operator
@@ -188,34 +192,43 @@ class Group:
         self.progress = progress or _Silence()
         self._build_one = build or executor.build
         self._room = room or (lambda op, precision, case: nullcontext())
+        self._recording = spans.recording if spans else nullcontext
         self._entries = [_Entry(candidate) for candidate in candidates]
-        self.resources = ExitStack()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.resources.close()
+        self._end_processes()
 
     def check(self) -> None:
         """Build and check every version. Raises what ``evaluate`` raises."""
-        self._build()
-        self._check()
+        with self._recording(), self._foreseeing():
+            with span("wait for builds"):
+                self._build()
+            self._check()
+
+    def _foreseeing(self) -> AbstractContextManager[object]:
+        if isinstance(self.executor, Foresees):
+            return self.executor.foreseeing(self.op, [entry.candidate for entry in self._entries])
+        return nullcontext()
 
     def pause(self) -> None:
         """End all processes."""
-        self.resources.close()
-        for entry in self._entries:
-            entry.runner = None
+        with self._recording():
+            self._end_processes()
 
-    def finish(self, command: str, executor: Executor | None = None) -> list[Evaluation]:
+    def finish(self, command: str) -> list[Evaluation]:
         """Measure and profile what passed; one evaluation for each candidate. Raises what ``evaluate`` raises."""
-        self.executor = executor or self.executor
+        with self._recording():
+            return self._finish(command)
+
+    def _finish(self, command: str) -> list[Evaluation]:
         if self.plan.measure and self.executor.measures:
             self._open([entry for entry in self._entries if entry.alive and entry.runner is None])
             self._measure()
-            self.resources.close()  # no runner may disturb a profiler, nor hold memory that it needs
             if self.plan.profile:
+                self._end_processes()  # no runner may disturb a profiler, nor hold memory that it needs
                 self._profile()
         if self.plan.measure and isinstance(self.executor, Remembers):
             self._recall(self.executor)
@@ -265,6 +278,8 @@ class Group:
             self.progress.advanced(done, len(planned), item.case.id)
         for entry in self._entries:
             self._tell_refused(entry)
+            if entry.runner is not None and (missing := confine.missing()):
+                entry.notes.append(f"It ran without {missing}, which this machine has not got.")
 
     def _tell_refused(self, entry: _Entry) -> None:
         """Say which cases a library does not take; one that takes none has no times."""
@@ -294,8 +309,8 @@ class Group:
         with entry.at(Stage.CHECK):
             if entry.runner is None:
                 entry.runner = self.executor.open(self.op, entry.build, entry.candidate)
-                self.resources.callback(entry.runner.close)
-            results = case_check.run(entry.runner, item.variants)
+            with span("compare"):
+                results = case_check.run(entry.runner, item.variants)
             failure = next((r.failure for r in results if r.failure), None)
             if failure and failure.fault is Fault.UNSUPPORTED:
                 if entry.candidate.origin is Origin.LIBRARY:
@@ -316,12 +331,12 @@ class Group:
         for done, case in enumerate(cases, 1):
             parts[case] = [self._measure_group(case)]
             self.progress.advanced(done, len(cases), case.id)
-        short = [case for case, (found,) in parts.items() if sittings.is_short(list(found.values()))]
-        for number in range(2, self.plan.sittings + 1 if short else 2):
+        again = [case for case, (found,) in parts.items() if sittings.sits_again(list(found.values()))]
+        for number in range(2, self.plan.sittings + 1 if again else 2):
             self._open([entry for entry in self._entries if entry.alive])
-            for case in short:
+            for case in again:
                 parts[case].append(self._measure_group(case))
-            self.progress.advanced(number, self.plan.sittings, f"{len(short)} short cases, in new processes")
+            self.progress.advanced(number, self.plan.sittings, f"{len(again)} cases, in new processes")
         for sat in parts.values():
             whole = [number for number in sat[0] if all(number in part for part in sat)]
             joined = sittings.join([[part[number] for number in whole] for part in sat], self.plan.half_width)
@@ -339,7 +354,7 @@ class Group:
             return {}
         runners = [entry.runner for entry in group.values() if entry.runner is not None]
         start = time.perf_counter()
-        with self._memory_for("measure", case):
+        with self._memory_for("measure", case), span("judge rounds"):
             measurements = self.executor.measure(self.op, self.precision, case, runners, self.plan)
         seconds = time.perf_counter() - start
         found = {}
@@ -352,8 +367,8 @@ class Group:
 
     def _open(self, entries: Sequence[_Entry]) -> None:
         """Put each version into a new process."""
-        with ThreadPoolExecutor(max(1, len(entries)), thread_name_prefix="msbench-open") as pool:
-            list(pool.map(self._open_one, entries))
+        with span("worker: open"):
+            _side_by_side(self._open_one, entries)
 
     def _open_one(self, entry: _Entry) -> None:
         assert entry.build is not None
@@ -361,7 +376,14 @@ class Group:
             if entry.runner is not None:
                 entry.runner.close()
             entry.runner = self.executor.open(self.op, entry.build, entry.candidate)
-            self.resources.callback(entry.runner.close)
+
+    def _end_processes(self) -> None:
+        """Taking a CUDA context down takes a while, so all at once."""
+        runners = [entry.runner for entry in self._entries if entry.runner is not None]
+        with span("worker: end"):
+            _side_by_side(lambda runner: runner.close(), runners)
+        for entry in self._entries:
+            entry.runner = None
 
     def _possible(self, measurement: Measurement) -> Measurement:
         """The measurement, failed if it is faster than the device can be."""
@@ -388,7 +410,11 @@ class Group:
         nbytes = {case: self.op.nbytes(self.precision.itemsize, **dict(case.dims)) for case in self.plan.cases}
         cases = self.plan.profile_cases or tuple(sorted(nbytes, key=lambda case: nbytes[case])[-1:])
         todo = [
-            (entry, case) for entry in self._entries if entry.alive for case in cases if case.dims not in entry.refused
+            (entry, case)
+            for case in cases
+            for entry in self._worth_profiling(
+                [e for e in self._entries if e.alive and case.dims not in e.refused], case
+            )
         ]
         for done, (entry, case) in enumerate(todo, 1):
             assert entry.build is not None
@@ -401,6 +427,17 @@ class Group:
                 if profile.failure:
                     entry.fail(Stage.PROFILE, profile.failure)
             self.progress.advanced(done, len(todo), f"{entry.name} at {case.id}")
+
+    def _worth_profiling(self, entries: Sequence[_Entry], case: Case) -> Sequence[_Entry]:
+        if not self.plan.profile_fastest:
+            return entries
+        times = {
+            number: median([sample for samples in measurement.samples_ns for sample in samples])
+            for number, entry in enumerate(entries)
+            for measurement in entry.measurements
+            if measurement.case == case and any(measurement.samples_ns)
+        }
+        return [entries[min(times, key=lambda number: times[number])]] if times else []
 
     def _recall(self, memory: Remembers) -> None:
         """Add what was measured earlier to what was checked now, saying that it was earlier."""
@@ -420,6 +457,12 @@ class Group:
             if entry.failure is not None:
                 entry.notes.append(f"So is the check: {entry.failure.message}")
                 entry.status, entry.failure, entry.checks = stored.status, stored.failure, list(stored.checks)
+
+
+def _side_by_side(work: Callable[[_Item], None], items: Sequence[_Item]) -> None:
+    """Do it for each, in a thread of its own; what one of them raises is raised when all have ended."""
+    with ThreadPoolExecutor(max(1, len(items)), thread_name_prefix="msbench-group") as pool:
+        list(pool.map(work, items))
 
 
 class _Silence:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msbench import limits
 from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerError, WorkerTimeout
-from msbench.harness.arena import Arena
-from msbench.harness.process import WorkerProcess
-from msbench.model import Candidate
+from msbench.harness.arena import Arena, Slot
+from msbench.harness.confine import Rules
+from msbench.harness.process import Watch, WorkerProcess
+from msbench.harness.screen import is_library
+from msbench.model import Candidate, Fault, Origin
 from msbench.spec import Case, Operator
 
 START_LIMIT_S = 120.0
@@ -24,21 +28,34 @@ LAUNCH_LIMIT_S = 30.0
 HOLD_S = 0.5
 """How long the stream is held for a launcher that waits for it, before that is reported."""
 
+RECOVERY_S = 1.0
+"""How long a version that found no memory waits for another one to be ended, until it tries again."""
+
 FLUSH_FACTOR = 2.0
 """How many times the L2 cache's size is read over between cold repetitions."""
+
+CONFINED = True
+"""Whether a version on a GPU is held to ``confine.Rules``; False for a driver that needs what they forbid."""
+
+CONFINED_PROFILES = True
+"""The same for the process that a profiler watches, which is held to the rules for libraries."""
 
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_CACHE_PATH")
 
 
 @dataclass(frozen=True)
 class Job:
-    """One call: where each array of each input set lies, and the scalars and dimensions in the prototype's order."""
+    """One call: where each array of each input set lies, and the scalars and dimensions in the prototype's order.
+
+    ``stirred``: of each array how many elements may change places between cold repetitions, and an element's bytes.
+    """
 
     sets: tuple[Mapping[str, Any], ...]
     output_bytes: tuple[int, ...]
     scalars: tuple[float, ...]
     dims: tuple[int, ...]
     poison: bool
+    stirred: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, op: Operator, case: Case, arenas: Sequence[Arena], *, poison: bool = False) -> Job:
@@ -49,6 +66,7 @@ class Job:
             scalars=tuple(float(v) for v in op.scalar_values(case).values()),
             dims=tuple(case.dim(d.name) for d in op.dims),
             poison=poison,
+            stirred=tuple(n for s in arenas[0].layout.slots for n in _stirred(s)),
         )
 
     def payload(self) -> dict[str, Any]:
@@ -59,6 +77,7 @@ class Job:
             "scalars": self.scalars,
             "dims": self.dims,
             "poison": self.poison,
+            "stirred": self.stirred,
         }
 
 
@@ -87,31 +106,41 @@ class MeasuredProcess:
 
     ``before_call`` runs before each command: the referee finishes its own device work there, so that a kernel finds its
     inputs written and nothing else on the device. After an error that costs the process its CUDA context, the process
-    is ended and later calls raise WorkerCrashed. ``require_health`` is called after each failure, and raises
-    DeviceError where the device itself has suffered. Without a ``binary`` there are only the empty kernels.
+    is ended and later calls raise WorkerCrashed. ``require_health`` is called after each failure, told whether that cost
+    the process, and raises DeviceError where the device itself has suffered. ``watch``: see ``WorkerProcess``. Until ``load``
+    there are only the empty kernels.
     """
 
     def __init__(
         self,
         runner: Path,
-        binary: Path | None,
         gpu_uuid: str,
         before_call: Callable[[], None],
-        require_health: Callable[[], None],
+        require_health: Callable[[bool], None],
+        watch: Watch | None = None,
+        rules: Rules | None = None,
     ) -> None:
         self._before_call = before_call
         self._require_health = require_health
+        self._watch = watch
         argv = [sys.executable, "-m", "msbench.harness.worker"]
-        self._process = WorkerProcess(argv, env=worker_environment(gpu_uuid), log=None)
+        self._process = WorkerProcess(
+            argv,
+            env=worker_environment(gpu_uuid),
+            memory_bytes=limits.memory(),
+            rules=rules if CONFINED else None,
+        )
         try:
-            self._call(
-                "open",
-                START_LIMIT_S,
-                runner=str(runner),
-                binary=str(binary) if binary else None,
-                flush_factor=FLUSH_FACTOR,
-                hold_seconds=HOLD_S,
-            )
+            self._call("open", START_LIMIT_S, runner=str(runner), flush_factor=FLUSH_FACTOR, hold_seconds=HOLD_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def load(self, binary: Path) -> None:
+        """Load a build, which is watched from here on; the process ends where that fails."""
+        self._process.watch = self._watch
+        try:
+            self._call("load", START_LIMIT_S, binary=str(binary))
         except BaseException:
             self.close()
             raise
@@ -129,13 +158,43 @@ class MeasuredProcess:
         """See that the launcher's work waits for its stream. Raises LaunchFailed (kind ``forbidden``) otherwise."""
         self._call("keeps_stream", LAUNCH_LIMIT_S + wait_s, wait_seconds=wait_s)
 
-    def cold(self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = LAUNCH_LIMIT_S) -> Batch:
-        """Time cold repetitions on the prepared job's input sets, in turn."""
-        return _batch(self._call("cold", limit_s, first_set=first_set, repetitions=repetitions, held=held))
+    def cold(
+        self,
+        first_set: int,
+        repetitions: int,
+        *,
+        held: bool = True,
+        limit_s: float = LAUNCH_LIMIT_S,
+        as_drawn: bool = False,
+    ) -> Batch:
+        """Time cold repetitions on the prepared job's input sets, in turn.
+
+        Before each repetition two elements of each input change places, unless the inputs have to stay ``as_drawn``.
+        """
+        repeated = {"first_set": first_set, "repetitions": repetitions, "held": held, "as_drawn": as_drawn}
+        return _batch(self._call("cold", limit_s, **repeated))
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch:
         """Time so many empty kernels in a row in the same way."""
         return _batch(self._call("floor", LAUNCH_LIMIT_S, repetitions=repetitions, launches=launches))
+
+    def whole(
+        self,
+        first_set: int,
+        repetitions: int,
+        *,
+        cold: bool = True,
+        nothing: bool = False,
+        limit_s: float = LAUNCH_LIMIT_S,
+    ) -> Batch:
+        """Time whole calls of the prepared job (of an empty kernel, for ``nothing``), from an idle device to an idle one."""
+        asked = {"first_set": first_set, "repetitions": repetitions, "cold": cold, "nothing": nothing}
+        ns = tuple(self._call("whole", limit_s, **asked)["ns"])
+        return Batch(ns, ns)
+
+    def live_bytes(self) -> int:
+        """See ``protocols.CountsMemory``."""
+        return int(self._call("live_bytes", LAUNCH_LIMIT_S)["bytes"])
 
     def capture(self, copies: int, *, nothing: bool = False) -> int:
         """Capture calls (of an empty kernel, for ``nothing``) in a graph; how many device operations it has."""
@@ -164,15 +223,21 @@ class MeasuredProcess:
     def _call(self, command: str, limit_s: float, **payload: Any) -> dict[str, Any]:
         self._before_call()
         try:
+            try:
+                return self._process.call(command, limit_s, **payload)
+            except WorkerError as error:
+                if not (self.alive and error.kind == Fault.OUT_OF_MEMORY):
+                    raise
+            time.sleep(RECOVERY_S)  # who took the memory may be about to be ended
             return self._process.call(command, limit_s, **payload)
         except (WorkerCrashed, WorkerTimeout):
-            self._require_health()
+            self._require_health(True)
             raise
         except WorkerError as error:
             self._end_if_lost()
-            self._require_health()
-            if error.kind == "device":
-                raise DeviceError(f"{error}.") from error
+            self._require_health(not self.alive)
+            if error.kind == Fault.DEVICE:
+                raise DeviceError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
             raise LaunchFailed(str(error), error.kind, error.log) from error
 
     def _end_if_lost(self) -> None:
@@ -184,25 +249,82 @@ class MeasuredProcess:
 
 
 class GpuRunner(MeasuredProcess):
-    """One candidate in a process of its own: ``protocols.Runner``."""
+    """One candidate in a process of its own, once it is loaded: ``protocols.Runner``."""
 
     def __init__(
         self,
         op: Operator,
         candidate: Candidate,
         runner: Path,
-        binary: Path,
         gpu_uuid: str,
         before_call: Callable[[], None],
-        require_health: Callable[[], None],
+        require_health: Callable[[bool], None],
+        watch: Watch | None = None,
     ) -> None:
         self.op = op
         self.candidate = candidate
-        super().__init__(runner, binary, gpu_uuid, before_call, require_health)
+        self._binary: Path | None = None
+        rules = Rules.LIBRARY if candidate.origin is Origin.LIBRARY else Rules.GPU
+        super().__init__(runner, gpu_uuid, before_call, require_health, watch, rules)
 
-    def launch(self, arena: Arena, case: Case) -> None:
+    def load(self, binary: Path) -> None:
+        """Load the candidate's build; the process ends where that fails."""
+        self._binary = binary
+        super().load(binary)
+
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         """See ``protocols.Runner``."""
-        self._call("launch", LAUNCH_LIMIT_S, job=Job.of(self.op, case, [arena]).payload())
+        self._call("launch", LAUNCH_LIMIT_S, job=Job.of(self.op, case, [arena]).payload(), fresh=fresh)
+
+    def record(self, arena: Arena, case: Case) -> bool:
+        """See ``protocols.Recorder``."""
+        if self.candidate.entry is not None:
+            return False  # which may wait and allocate
+        try:
+            answer = self._call("record", LAUNCH_LIMIT_S, job=Job.of(self.op, case, [arena]).payload())
+        except LaunchFailed as error:
+            if not self.alive or error.kind == "forbidden":
+                raise
+            if is_library(self.candidate):
+                return False
+            raise LaunchFailed(
+                f"what the launcher does can't be recorded from its stream, so it uses another stream, waits, allocates or "
+                f"copies through the host: {error}",
+                "forbidden",
+                error.log,
+            ) from error
+        if is_library(self.candidate):
+            return True
+        assert self._binary is not None
+        if found := forbidden_work(answer["nodes"], self._binary):
+            raise LaunchFailed(found, "forbidden")
+        return True
+
+    def replay_record(self) -> None:
+        """See ``protocols.Recorder``."""
+        self._call("replay_record", LAUNCH_LIMIT_S)
+
+
+def forbidden_work(nodes: Sequence[str], binary: Path) -> str | None:
+    """What a recorded call does that a launcher may not do, as a clause; ``nodes``: as ``runner_record`` says them."""
+    if not nodes:
+        return "the launcher put nothing into its stream: its work is on another stream, or done by the host"
+    own = binary.read_bytes()
+    for node in nodes:
+        kind, _, name = node.partition(" ")
+        if node == "host copy":
+            return "the launcher copies through the host"
+        if kind == "kernel" and name != "?" and name.encode() not in own:
+            return f"the launcher runs a kernel that its file does not hold: {name}"
+        if kind not in ("kernel", "memset", "copy", "empty"):
+            return f"the launcher puts into its stream what it may not: {node}"
+    return None
+
+
+def _stirred(slot: Slot) -> tuple[int, int]:
+    """Inputs of floats are; indices have an order to keep."""
+    moves = not slot.output and slot.dtype.kind != "i"
+    return (slot.nbytes // slot.dtype.itemsize if moves else 0, slot.dtype.itemsize)
 
 
 def _batch(answer: Mapping[str, Sequence[float]]) -> Batch:

@@ -7,6 +7,7 @@ An executor is a module in ``msbench/executors/`` with a one-line docstring and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
@@ -35,9 +36,12 @@ class Plan:
 
     ``cases`` are checked and measured. ``heldout`` further cases, drawn from ``seed``, are only checked (``full``).
     ``time_budget_s`` and ``half_width`` are the measurement's two ways to stop, for each case: the time that a group of
-    candidates may take, and the relative half-width of the 95 % interval that is narrow enough. Cases of a few
-    microseconds are measured ``sittings`` times, each time with new processes.
+    candidates may take, and the relative half-width of the 95 % interval that is narrow enough. Cases are measured
+    ``sittings`` times, each time with new processes, but for long ones (``sittings.several``). ``whole_calls``: a time is
+    that of a call from an idle device to an idle device, on the host's clock, whatever the call does in between.
     ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
+    ``profile_fastest``: of the versions only the one that is fastest on that case.
+    ``trusted``: the versions are baselines from ``kernels/``, so that what finds cheating is tried on the cheapest cases only.
     """
 
     cases: tuple[Case, ...]
@@ -46,10 +50,13 @@ class Plan:
     measure: bool = True
     profile: bool = False
     profile_cases: tuple[Case, ...] = ()
+    profile_fastest: bool = False
+    trusted: bool = False
     seed: int = 0
     time_budget_s: float = 5.0
     half_width: float = 0.01
     sittings: int = 4
+    whole_calls: bool = False
 
 
 class Progress(Protocol):
@@ -67,8 +74,10 @@ class Runner(Protocol):
 
     candidate: Candidate
 
-    def launch(self, arena: Arena, case: Case) -> None:
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         """Call the launcher once on the arena's arrays, workspace included, and wait until its work is done.
+
+        ``fresh``: overwrite the workspace first; otherwise it holds what the launch before has left.
 
         Raises:
             LaunchFailed: it returned an error (or the device reported one). WorkerError's ``kind`` may be any
@@ -79,6 +88,29 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """End the process; harmless when repeated."""
+
+
+@runtime_checkable
+class Recorder(Protocol):
+    """A runner that can record what a call puts into its stream, without running it, and run that afterwards."""
+
+    def record(self, arena: Arena, case: Case) -> bool:
+        """Record one call. False where a library's call can't be recorded.
+
+        Raises:
+            LaunchFailed: the call does what can't be recorded, or what a launcher may not do (kind ``forbidden``).
+        """
+
+    def replay_record(self) -> None:
+        """Run what was recorded, and wait for its end. Raises what ``Runner.launch`` raises."""
+
+
+@runtime_checkable
+class CountsMemory(Protocol):
+    """A runner of a candidate whose ``Entry`` counts what the candidate allocates."""
+
+    def live_bytes(self) -> int:
+        """Bytes that it has allocated and not freed. Raises what ``Runner.launch`` raises."""
 
 
 class Executor(Protocol):
@@ -140,6 +172,14 @@ class Executor(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+@runtime_checkable
+class Foresees(Protocol):
+    """An executor that makes ready for a candidate while that is still compiled."""
+
+    def foreseeing(self, op: Operator, candidates: Sequence[Candidate]) -> AbstractContextManager[object]:
+        """Inside, each is made ready for one ``open``; what is not used by the end is dropped."""
 
 
 @runtime_checkable

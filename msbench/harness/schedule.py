@@ -10,6 +10,9 @@ from msbench.harness.protocols import Checks, Plan
 from msbench.operators import elements, heldout
 from msbench.spec import Case, Operator, Split
 
+ALIGNED = VARIANTS[:1]
+PLACED = ("aligned", "misaligned")
+
 EXTRA_LIMIT = 2e9
 """The work up to which a case is also checked misaligned, repeated and with changed inputs: eight launches more."""
 
@@ -40,7 +43,8 @@ def schedule(op: Operator, plan: Plan, limit: float | None) -> tuple[Scheduled, 
 
     Every case of the plan, and for ``Checks.FULL`` also: the operator's cheapest case; hidden sizes; all distributions
     on the cheapest paper case and on the cheapest odd one (if neither is affordable, on the largest hidden size that is);
-    every variant where a case is affordable. Cases above ``limit`` (``Executor.check_limit``) are left out.
+    every variant where a case is affordable (of ``trusted`` versions: on these cheapest cases). Cases above ``limit``
+    (``Executor.check_limit``) are left out.
     """
     found: dict[str, Scheduled] = {}
     for item in _wanted(op, plan, EXTRA_LIMIT if limit is None else limit * EXTRA_SHARE):
@@ -53,10 +57,8 @@ def _wanted(op: Operator, plan: Plan, extra_limit: float) -> Iterator[Scheduled]
     def cost(case: Case) -> float:
         return work(op, case)
 
-    full = plan.checks == Checks.FULL
-    for case in (*plan.cases, min(op.cases, key=cost)) if full else plan.cases:
-        yield Scheduled(case, VARIANTS if full and cost(case) <= extra_limit else VARIANTS[:1])
-    if not full:
+    if plan.checks != Checks.FULL:
+        yield from (Scheduled(case, ALIGNED) for case in plan.cases)
         return
     hidden = sorted(heldout(op, plan.seed, plan.heldout, HELDOUT_ELEMENTS), key=cost)
     cheapest = (min((c for c in op.cases if c.split is s), key=cost, default=None) for s in (Split.PAPER, Split.ODD))
@@ -64,7 +66,12 @@ def _wanted(op: Operator, plan: Plan, extra_limit: float) -> Iterator[Scheduled]
     if not bases:
         bases = [replace(case, distribution="uniform") for case in hidden if cost(case) <= extra_limit][-1:]
         yield from (Scheduled(case, VARIANTS) for case in bases)
+    if plan.trusted:
+        yield from (Scheduled(case, VARIANTS) for case in bases)
+    affordable = PLACED if plan.trusted else VARIANTS
+    for case in (*plan.cases, min(op.cases, key=cost)):
+        yield Scheduled(case, affordable if cost(case) <= extra_limit else ALIGNED)
     for case in hidden:
-        yield Scheduled(case, ("aligned", "misaligned") if cost(case) <= extra_limit else VARIANTS[:1])
+        yield Scheduled(case, PLACED if cost(case) <= extra_limit else ALIGNED)
     for case in bases:
-        yield from (Scheduled(replace(case, distribution=d), VARIANTS[:1]) for d in op.distributions)
+        yield from (Scheduled(replace(case, distribution=d), ALIGNED) for d in op.distributions)

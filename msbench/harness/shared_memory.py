@@ -14,7 +14,7 @@ GRANULE = 2 * 2**20
 """Sizes are multiples of this: smaller ones may share a block of the driver, and a handle would share all of it."""
 
 KEPT_BYTES = 4 * 2**30
-"""Free blocks up to this much are kept."""
+"""Free blocks up to this much are kept, unless said otherwise."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,18 @@ class Block:
 class SharedMemory:
     """Blocks in use and blocks kept.
 
-    ``make_room`` is called when the device has no more, and may free what others keep. ``forget`` is told the handle of each block before it is freed: freeing memory that another process still has mapped
-    is undefined. ``cuda`` is ``cupy.cuda`` (tests: a fake).
+    ``make_room`` is called when the device has no more, and may free what others keep. ``forget`` is told the handle of each
+    block before it is freed: freeing memory that another process still has mapped is undefined. ``cuda`` is ``cupy.cuda``
+    (tests: a fake).
     """
 
-    def __init__(self, cuda: Any, make_room: Callable[[], None], forget: Callable[[str], None]) -> None:
+    def __init__(
+        self, cuda: Any, make_room: Callable[[], None], forget: Callable[[str], None], kept_bytes: int = KEPT_BYTES
+    ) -> None:
         self._cuda = cuda
         self._make_room = make_room
         self._forget = forget
+        self._kept_bytes = kept_bytes
         self._free: list[Block] = []
 
     def take(self, nbytes: int) -> Block:
@@ -66,7 +70,7 @@ class SharedMemory:
     def give_back(self, block: Block) -> None:
         """Keep a block for the next ``take``, or free what has become too much."""
         self._free.append(block)
-        self.trim(KEPT_BYTES)
+        self.trim(self._kept_bytes)
 
     def trim(self, kept_bytes: int) -> None:
         """Free blocks, oldest first, until no more than ``kept_bytes`` are kept."""

@@ -1,8 +1,7 @@
 """Joins what several sittings measured: the same versions on the same case, each time in new processes.
 
-How long the launch of a kernel takes differs from process to process by about a hundredth of the shortest calls, and
-stays so for the life of the process. More rounds don't make that smaller, and no interval from one sitting shows it;
-several sittings do both.
+How long a kernel takes differs a little from process to process, and stays so for the life of the process. More rounds
+don't make that smaller, and no interval from one sitting shows it; several sittings do both.
 """
 
 from __future__ import annotations
@@ -15,12 +14,20 @@ from msbench.model import Measurement
 from msbench.statistics import converged, median
 
 SHORT_NS = 2e4
-"""Cases on which some version is faster than this are measured in several sittings."""
+"""A case on which some version is faster than this is always measured in several sittings: its launch matters."""
+
+LONG_NS = 2e7
+"""Any other case, unless some version takes longer than this: sitting again would take long, and tell little."""
 
 
-def is_short(measurements: Sequence[Measurement]) -> bool:
-    """Whether the fastest of a group is so fast that its launch matters."""
-    return any(time is not None and time < SHORT_NS for time in map(_time_ns, measurements))
+def several(times_ns: Sequence[float]) -> bool:
+    """Whether versions that take so long are measured in several sittings."""
+    return bool(times_ns) and (min(times_ns) < SHORT_NS or max(times_ns) < LONG_NS)
+
+
+def sits_again(measurements: Sequence[Measurement]) -> bool:
+    """Whether a group that was measured once is measured in further sittings."""
+    return several([time for time in map(_time_ns, measurements) if time is not None])
 
 
 def join(sittings: Sequence[Sequence[Measurement]], half_width: float) -> list[Measurement]:
@@ -42,8 +49,19 @@ def _joined(parts: Sequence[Measurement], rounds: int) -> Measurement:
         hot_ns=_mean([part.hot_ns for part in parts]),
         host_ns=_mean([part.host_ns for part in parts]),
         floor_ns=_mean([part.floor_ns for part in parts]),
+        sm_clock_mhz=_mean([part.sm_clock_mhz for part in parts]),
+        temperature_c=max((part.temperature_c for part in parts if part.temperature_c is not None), default=None),
+        power_w=max((part.power_w for part in parts if part.power_w is not None), default=None),
+        throttle=_disturbances([part.throttle for part in parts]),
         failure=next((part.failure for part in parts if part.failure), None),
     )
+
+
+def _disturbances(notes: Sequence[str | None]) -> str | None:
+    """What disturbed which sitting; None where that is not known of any."""
+    if all(note is None for note in notes):
+        return None
+    return "; ".join(f"sitting {number} of {len(notes)}: {note}" for number, note in enumerate(notes, 1) if note)
 
 
 def _judged(group: list[Measurement], half_width: float) -> list[Measurement]:

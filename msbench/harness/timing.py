@@ -17,7 +17,7 @@ from typing import Protocol
 from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
 from msbench.harness.check import fault_of
 from msbench.harness.gpu_runner import Batch, Job
-from msbench.harness.sittings import SHORT_NS
+from msbench.harness.sittings import several
 from msbench.harness.telemetry import Telemetry
 from msbench.model import Failure, Measurement
 from msbench.spec import Case
@@ -33,9 +33,18 @@ MAX_ROUNDS = 200
 SLOW_NS = 1e8
 """A call that takes this long is repeated no more than its figure needs, and is not timed hot."""
 
-_FIXED_COMMANDS = 3  # of a repetition, besides the call's own: two events and the read over L2
+BATCH_REPETITIONS = 64
+"""A batch has no more than this: short calls gain more from further rounds."""
+
+PLACES = 16
+"""A multiple of so many repetitions has calls launched equally often at each place (native/runner.cu, ``runner_cold``)."""
+
+_FIXED_COMMANDS = (
+    4  # of a repetition, besides the call's own: two events, the read over L2, and a launch after every fourth
+)
+_OTHER_COMMANDS = 2  # where there are inputs and a workspace: two elements change places, and it is overwritten
 _UNKNOWN_NODES = 16  # of a call that can't be captured
-_MIN_ROUNDS = 10  # of calls that are fast
+_MIN_ROUNDS = 10  # of calls that are fast, in a single sitting
 _MIN_LONG_ROUNDS = 5
 _MIN_SLOW_ROUNDS = 3
 _LONG_ROUND_NS = 5e7
@@ -45,10 +54,18 @@ _HOT_GRAPH_NS = 2e5
 _HOT_SAMPLE_NS = 1e6
 _HOT_SAMPLES = 7
 _HOT_NODES = 512
-_FLOOR_REPETITIONS = 20
+_FLOOR_REPETITIONS = 2 * PLACES
 _FLOOR_LAUNCHES = 4
-_BUSY_S = 0.02
+_FLOOR_ROUNDS = 2  # of which one has floors
+_BUSY_S = 0.01
 _VERIFIED_REPETITIONS = 4
+
+# How far the worker's times may lie below the referee's wall clock: outputs and workspace are overwritten besides, which takes
+# no longer than writing them does in the call, and each of these commands has a launch.
+_CLOCK_TRIALS = 3
+_CLOCK_FACTOR = 4.0
+_CLOCK_EACH_NS = 6e4
+_CLOCK_ONCE_NS = 5e6
 
 
 class Subject(Protocol):
@@ -58,7 +75,9 @@ class Subject(Protocol):
 
     def keeps_stream(self, wait_s: float) -> None: ...
 
-    def cold(self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0) -> Batch: ...
+    def cold(
+        self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0, as_drawn: bool = False
+    ) -> Batch: ...
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch: ...
 
@@ -77,6 +96,15 @@ Again = Callable[[int], object]
 
 Verify = Callable[[Sequence[Again]], Sequence[Failure | None]]
 """Given the versions: run batches of each again, and check what they wrote."""
+
+
+@dataclass(frozen=True)
+class Enough:
+    """When rounds may stop: ratios known to ±``half_width`` after ``min_rounds`` fast rounds, or ``budget_s`` spent."""
+
+    budget_s: float
+    half_width: float
+    min_rounds: int
 
 
 @dataclass
@@ -126,6 +154,12 @@ class Track:
         """How many rounds it needs at least."""
         return _MIN_SLOW_ROUNDS if self.estimate_ns > SLOW_NS else _MIN_LONG_ROUNDS
 
+    def start_over(self) -> None:
+        """Forget what was timed."""
+        self.rounds.clear()
+        self.host_ns.clear()
+        self.floors.clear()
+
     def batch(self, repetitions: int | None = None) -> Batch:
         """One batch on the next input sets."""
         count = repetitions or self.repetitions
@@ -134,12 +168,12 @@ class Track:
         return batch
 
     def again(self, first_set: int) -> Batch:
-        """A batch like those that were timed, short, and starting with a certain input set."""
-        return self._cold(first_set, min(self.repetitions, _VERIFIED_REPETITIONS))
+        """A batch like those that were timed, short, and starting with a certain input set, whose inputs stay as drawn."""
+        return self._cold(first_set, min(self.repetitions, _VERIFIED_REPETITIONS), as_drawn=True)
 
-    def _cold(self, first_set: int, count: int) -> Batch:
+    def _cold(self, first_set: int, count: int, as_drawn: bool = False) -> Batch:
         limit_s = 30.0 + 10 * count * (self.estimate_ns + _OVERHEAD_NS) / 1e9
-        return self.subject.cold(first_set, count, held=self.held, limit_s=limit_s)
+        return self.subject.cold(first_set, count, held=self.held, limit_s=limit_s, as_drawn=as_drawn)
 
 
 def measure_group(
@@ -159,17 +193,25 @@ def measure_group(
     """Measure versions on one case; one measurement each, in their order.
 
     Stops when the ratio of each to the fastest is known to ±``half_width`` (95 %), or after ``budget_s`` seconds of
-    rounds, which then are labelled noisy; a short case, which is measured in several ``sittings``, has its part of that
-    in each. A version that fails is left out from there on.
+    rounds, which then are labelled noisy; a case that is measured in several ``sittings`` has its part of that in each.
+    Under clocks that were held down or that drifted all rounds are measured once more; what disturbs them again is kept
+    with the samples. A version that fails is left out from there on.
     """
     tracks = [Track(subject) for subject in subjects]
     for track in tracks:
         _guarded(track, lambda track: _warm_up(track, job))
+    if not several([track.estimate_ns for track in tracks if track.alive]):
+        sittings = 1
+    enough = Enough(budget_s / sittings, half_width, _MIN_ROUNDS if sittings == 1 else _MIN_LONG_ROUNDS)
+    rng = random.Random(seed)
+    _interleave(tracks, rng, enough, telemetry, clock)
+    if telemetry.conditions().unsteady:
+        telemetry.forget()
+        for track in tracks:
+            track.start_over()
+        _interleave(tracks, rng, enough, telemetry, clock)
     for track in tracks:
-        _guarded(track, lambda track: track.subject.busy(_BUSY_S))
-    if any(track.alive and track.estimate_ns < SHORT_NS for track in tracks):
-        budget_s /= sittings
-    _interleave(tracks, random.Random(seed), budget_s, half_width, telemetry, clock)
+        _guarded(track, lambda track: _compare_clocks(track, clock))
     for track in tracks:
         _guarded(track, _hot)
     alive = [track for track in tracks if track.alive]
@@ -202,8 +244,8 @@ def measure_group(
 def _shifts(tracks: Sequence[Track]) -> list[float]:
     """What is added to each version's times so that all have the same floor, in ns.
 
-    The two events and the launches between them take up to half a microsecond more or less in one process than in
-    another, for as long as it lives; as many empty kernels in a row show by how much. The group keeps its mean.
+    The two events and the launches between them take a little longer in one process than in another, for as long as it
+    lives; as many empty kernels in a row show by how much. The group keeps its mean.
     """
     shifts = []
     for track in tracks:
@@ -220,11 +262,15 @@ def _shifted(samples: Sequence[float], shift: float) -> tuple[float, ...]:
 
 
 def repetitions_for(estimate_ns: float, host_ns: float, nodes: int, outputs: int) -> int:
-    """How many repetitions a batch has: about BATCH_NS of them, and no more than a held stream can wait for or take."""
+    """How many repetitions a batch has: about BATCH_NS of them, and no more than a held stream can wait for or take.
+
+    A multiple of PLACES, where it is that many.
+    """
     by_time = int(BATCH_NS / (estimate_ns + _OVERHEAD_NS))
     by_host = int(_ENQUEUE_NS / max(host_ns, 1.0))
     by_queue = QUEUE // (_FIXED_COMMANDS + nodes + outputs)
-    return max(1, min(by_time, by_host, by_queue))
+    count = max(1, min(by_time, by_host, by_queue, BATCH_REPETITIONS))
+    return count - count % PLACES if count > PLACES else count
 
 
 def _warm_up(track: Track, job: Job) -> None:
@@ -242,7 +288,7 @@ def _warm_up(track: Track, job: Job) -> None:
     track.hot_note = _capture(track)
     if slow:
         return
-    host_ns, outputs = max(first.host_ns), len(job.output_bytes)
+    host_ns, outputs = max(first.host_ns), len(job.output_bytes) + _OTHER_COMMANDS
     track.repetitions = repetitions_for(track.estimate_ns, host_ns, track.commands, outputs)
     track.estimate_ns = min(track.batch(min(track.repetitions, 8)).samples_ns)
     track.repetitions = repetitions_for(track.estimate_ns, host_ns, track.commands, outputs)
@@ -262,16 +308,18 @@ def _capture(track: Track) -> str:
 def _interleave(
     tracks: Sequence[Track],
     rng: random.Random,
-    budget_s: float,
-    half_width: float,
+    enough: Enough,
     telemetry: Telemetry,
     clock: Callable[[], float],
 ) -> None:
+    for track in [track for track in tracks if track.alive][:1]:
+        _guarded(track, lambda track: track.subject.busy(_BUSY_S))  # one for all: what follows keeps the clocks up
+    telemetry.sample()
     started = clock()
     spent = {id(track): 0.0 for track in tracks}
     floors = sorted({1} | {track.launches for track in tracks if track.alive})
     for number in range(MAX_ROUNDS):
-        due = [t for t in tracks if t.alive and not _had_its_share(t, spent[id(t)], tracks, budget_s)]
+        due = [t for t in tracks if t.alive and not _had_its_share(t, spent[id(t)], tracks, enough.budget_s)]
         if not due:
             break
         rng.shuffle(due)
@@ -282,18 +330,18 @@ def _interleave(
         if number % 4 == 0:
             telemetry.sample()
         alive = [t for t in tracks if t.alive]
-        over = clock() - started > budget_s
-        if _enough_rounds(alive, over) and (number < 12 or number % 4 == 0 or over):
-            _judge(alive, half_width)
+        over = clock() - started > enough.budget_s
+        if _enough_rounds(alive, enough, over) and (number < 12 or number % 4 == 0 or over):
+            _judge(alive, enough.half_width)
             if over or not any(t.noisy for t in alive):
                 break
     telemetry.sample()
-    _judge([t for t in tracks if t.alive], half_width)
+    _judge([t for t in tracks if t.alive], enough.half_width)
 
 
 def _round(track: Track, floors: Sequence[int]) -> None:
     batch = track.batch()
-    for launches in floors:
+    for launches in floors if len(track.rounds) % _FLOOR_ROUNDS == 0 else ():
         batch_of_nothing = track.subject.floor(_FLOOR_REPETITIONS, launches)
         track.floors.setdefault(launches, []).extend(batch_of_nothing.samples_ns)
     track.rounds.append(batch.samples_ns)
@@ -312,12 +360,12 @@ def _had_its_share(track: Track, spent_s: float, tracks: Sequence[Track], budget
     return len(track.rounds) >= track.min_rounds and spent_s > budget_s / len(alive)
 
 
-def _enough_rounds(alive: Sequence[Track], over: bool) -> bool:
+def _enough_rounds(alive: Sequence[Track], enough: Enough, over: bool) -> bool:
     if not alive:
         return True
     round_ns = sum(t.repetitions * (t.estimate_ns + _OVERHEAD_NS) for t in alive)
     long = over or round_ns > _LONG_ROUND_NS
-    return all(len(t.rounds) >= (t.min_rounds if long else _MIN_ROUNDS) for t in alive)
+    return all(len(t.rounds) >= (t.min_rounds if long else enough.min_rounds) for t in alive)
 
 
 def _judge(alive: Sequence[Track], half_width: float) -> None:
@@ -332,6 +380,27 @@ def _judge(alive: Sequence[Track], half_width: float) -> None:
         fastest.noisy = all(t.noisy for t in others)
     else:
         fastest.noisy = not converged(fastest.rounds, [(1.0,)] * len(fastest.rounds), half_width)
+
+
+def _compare_clocks(track: Track, clock: Callable[[], float]) -> None:
+    """See that the times which the worker tells are not far below what this process's own clock allows.
+
+    Raises:
+        LaunchFailed: they are; kind ``impossible``.
+    """
+    for _ in range(_CLOCK_TRIALS):
+        start = clock()
+        batch = track.batch()
+        between = clock()
+        floor = track.subject.floor(len(batch.samples_ns), track.launches)
+        mine_ns = ((between - start) - (clock() - between)) * 1e9
+        told_ns = sum(batch.samples_ns) - sum(floor.samples_ns) + sum(batch.host_ns)
+        allowed_ns = _CLOCK_FACTOR * max(told_ns, 0.0) + _CLOCK_EACH_NS * len(batch.samples_ns) + _CLOCK_ONCE_NS
+        if mine_ns <= allowed_ns:
+            return
+    raise LaunchFailed(
+        "the times that its process tells are far below what its calls take by the referee's own clock", "impossible"
+    )
 
 
 def _hot(track: Track) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 from msbench.errors import WorkerError
 from msbench.harness.arena import Arena
-from msbench.harness.check import POISONS, describe, fault_of
-from msbench.harness.compare import compare, prepare
+from msbench.harness.check import POISONS, describe, fault_of, look
+from msbench.harness.compare import Expectation, touched
+from msbench.harness.inputs import generate
+from msbench.harness.spans import span
 from msbench.harness.timing import Again
 from msbench.model import Failure, Fault
 from msbench.spec import Case, Operator, Precision
@@ -25,35 +27,41 @@ def verify_timed(
 ) -> list[Failure | None]:
     """Run a timed batch of each version on each input set, and compare its outputs; None for those that are right.
 
-    Input set i holds the inputs of ``seed + i``. Expected values are made again, one set at a time, since those of
-    several large sets would not fit beside the arenas.
+    Input set i holds the inputs of ``seed + i``, of which a few elements are other ones than those that were timed: what a
+    version remembers is wrong now. Expected values are made one set at a time, since those of several large sets would not
+    fit beside the arenas.
     """
     failures: list[Failure | None] = [None] * len(versions)
     for number, arena in enumerate(arenas):
-        expectation = prepare(op, precision, case, seed + number, xp)
+        drawn = generate(op, precision, case, seed + number, xp)
+        others = generate(op, precision, case, seed + len(arenas) + number, xp)
+        expectation = touched(op, precision, case, seed + number, drawn, others, xp)
+        del drawn, others
         for index, again in enumerate(versions):
             if failures[index] is not None:
                 continue
+            arena.write_inputs(expectation.inputs)
             arena.poison(POISONS[0])
             try:
                 again(number)
             except WorkerError as error:
                 failures[index] = Failure(fault_of(error), f"{str(error).rstrip('.')}.", error.log)
                 continue
-            failures[index] = _look(arena, expectation, xp)
+            with span("compare"):
+                failures[index] = _look(arena, expectation)
     return failures
 
 
-def _look(arena: Arena, expectation: Any, xp: Any) -> Failure | None:
-    if arena.damaged_redzones():
-        return Failure(Fault.OUT_OF_BOUNDS, "while it was timed, the kernel wrote outside its arrays.")
-    if arena.changed_inputs(expectation.inputs):
-        return Failure(Fault.INPUT_CHANGED, "while it was timed, the kernel wrote to its inputs.")
-    for slot in arena.layout.outputs:
-        name = slot.name
-        reference, bound = expectation.references[name], expectation.bounds[name]
-        found = compare(reference, bound, arena.view(name), xp, POISONS[0].byte(slot.dtype))
-        if found.wrong:
-            fault = Fault.UNWRITTEN if found.poisoned == found.wrong else Fault.MISMATCH
-            return Failure(fault, f"while it was timed, {describe(name, found)}.")
+def _look(arena: Arena, expectation: Expectation) -> Failure | None:
+    found = look(arena, expectation)
+    if not found.intact:
+        outside = bool(arena.damaged_redzones())
+        fault = Fault.OUT_OF_BOUNDS if outside else Fault.INPUT_CHANGED
+        return Failure(
+            fault, f"while it was timed, the kernel wrote {'outside its arrays' if outside else 'to its inputs'}."
+        )
+    for name, seen in found.comparisons(arena, expectation, POISONS[0]).items():
+        if seen.wrong:
+            fault = Fault.UNWRITTEN if seen.poisoned == seen.wrong else Fault.MISMATCH
+            return Failure(fault, f"while it was timed, {describe(name, seen)}.")
     return None

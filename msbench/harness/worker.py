@@ -12,17 +12,20 @@ import json
 import mmap
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msbench.harness import wire
+from msbench.harness import snapshot, wire
+from msbench.harness.confine import Rules, confine
 
 # As in native/runner.cu: results that are no CUDA errors, and where an error was seen.
-_BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED = -1, -2, -3
+_BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED, _WROTE_ELSEWHERE = -1, -2, -3, -4
 _SET_UP, _LAUNCHER, _LAST_ERROR, _KERNEL = range(4)
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+_NOT_PERMITTED = 800  # cudaErrorNotPermitted: native/entry_points.cpp says so
 _NOT_SUPPORTED = 801  # cudaErrorNotSupported
 _DEVICE_FAULTS = frozenset(
     {700, 702, 710, 714, 715, 716, 717, 718, 719}
@@ -34,7 +37,18 @@ _OWN = {
     ),
     _WORKSPACE_OVERRUN: ("out_of_bounds", "the kernel wrote beyond the end of its workspace"),
     _ESCAPED: ("forbidden", "the launcher put work on another stream than the one it was given"),
+    _WROTE_ELSEWHERE: ("out_of_bounds", "the kernel wrote to memory far outside its arrays"),
 }
+_SETTINGS = (
+    "the current device",
+    "the cache configuration",
+    "the stream's window of persisting L2",
+    "the size of the device's printf buffer",
+    "the size of the device's heap",
+    "the L2 fetch granularity",
+    "the size of the persisting L2",
+)
+_RECORD_BYTES = 1 << 16
 
 
 class CallFailed(Exception):
@@ -59,6 +73,7 @@ class _Call(ctypes.Structure):
         ("poison", ctypes.c_int32),
         ("pointers", ctypes.POINTER(ctypes.c_void_p)),
         ("output_bytes", ctypes.POINTER(ctypes.c_uint64)),
+        ("stirred", ctypes.POINTER(ctypes.c_uint64)),
     )
 
 
@@ -70,12 +85,17 @@ class Worker:
         self._candidate: Any = None
         self._mapped: dict[str, int] = {}
         self._call = _Call()
+        self._stirred: ctypes.Array[ctypes.c_uint64] | None = None  # a pointer in a structure keeps nothing alive
+        self._confine: Callable[[], object] = wire.confine
 
     def handlers(self) -> dict[str, wire.Handler]:
         """What the referee may ask for."""
         names = (
             "open",
+            "load",
             "launch",
+            "record",
+            "replay_record",
             "prepare",
             "keeps_stream",
             "cold",
@@ -83,30 +103,56 @@ class Worker:
             "replay",
             "busy",
             "floor",
+            "whole",
+            "live_bytes",
             "unmap",
             "alive",
         )
         return {name: getattr(self, name) for name in names}
 
-    def open(self, runner: str, binary: str | None, flush_factor: float, hold_seconds: float) -> None:
-        """Create the CUDA context and load the candidate, if there is one."""
+    def open(self, runner: str, flush_factor: float, hold_seconds: float) -> None:
+        """Create the CUDA context."""
         self._runner = ctypes.CDLL(runner)
         for name in ("runner_error_name", "runner_error_text"):
             getattr(self._runner, name).restype = ctypes.c_char_p
         self._runner.runner_nothing.restype = ctypes.c_void_p
-        self._done(self._runner.runner_open(ctypes.c_double(flush_factor), ctypes.c_double(hold_seconds)))
-        if binary is None:
-            return
+        try:
+            self._done(self._runner.runner_open(ctypes.c_double(flush_factor), ctypes.c_double(hold_seconds)))
+        except CallFailed as error:  # there is no candidate yet that it could be laid to
+            if error.kind != "out_of_memory":
+                raise CallFailed(
+                    "device", f"the GPU can't be used by a new process: {error}; see nvidia-smi"
+                ) from error
+            raise
+
+    def load(self, binary: str) -> None:
+        """Load the candidate, which is held to its rules from here on."""
+        self._confine()
         try:
             self._candidate = ctypes.CDLL(binary)
         except OSError as error:
             raise CallFailed("link", f"the built kernel can't be loaded: {error}") from error
         self._candidate.msbench_workspace.restype = ctypes.c_size_t
 
-    def launch(self, job: dict[str, Any]) -> None:
-        """Prepare a job and call the launcher once."""
+    def launch(self, job: dict[str, Any], fresh: bool) -> None:
+        """Prepare a job and call the launcher once, with a workspace that is overwritten first (``fresh``) or left."""
         self.prepare(job)
-        self._once(0)
+        before = self._state()
+        self._once(0, fresh)
+        self._unchanged(before)
+
+    def record(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Record what one call puts into the stream, without running it; ``nodes``: what that is, in words."""
+        self.prepare(job)
+        text, stage = ctypes.create_string_buffer(_RECORD_BYTES), ctypes.c_int()
+        call = ctypes.byref(self._call)
+        self._done(self._runner.runner_record(call, text, ctypes.c_size_t(len(text)), ctypes.byref(stage)), stage)
+        return {"nodes": text.value.decode(errors="replace").splitlines()}
+
+    def replay_record(self) -> None:
+        """Run what was recorded."""
+        stage = ctypes.c_int()
+        self._done(self._runner.runner_replay_record(ctypes.byref(self._call), ctypes.byref(stage)), stage)
 
     def prepare(self, job: dict[str, Any]) -> dict[str, Any]:
         """Make ``job`` the current one: map its memory, make room for its workspace."""
@@ -119,13 +165,47 @@ class Worker:
         wait = ctypes.c_double(wait_seconds)
         self._done(self._runner.runner_keeps_stream(ctypes.byref(self._call), wait, ctypes.byref(stage)), stage)
 
-    def cold(self, first_set: int, repetitions: int, held: bool) -> dict[str, Any]:
-        """Time cold repetitions; times in milliseconds as CUDA gives them, host times in nanoseconds."""
-        return self._cold(self._call, first_set, repetitions, held)
+    def cold(self, first_set: int, repetitions: int, held: bool, as_drawn: bool) -> dict[str, Any]:
+        """Time cold repetitions; times in milliseconds as CUDA gives them, host times in nanoseconds.
+
+        ``as_drawn``: leave the inputs alone; otherwise two elements of each change places before each repetition.
+        """
+        self._call.stirred = None if as_drawn else self._stirred
+        before = self._state()
+        found = self._cold(self._call, first_set, repetitions, held)
+        self._unchanged(before)
+        return found
 
     def floor(self, repetitions: int, launches: int) -> dict[str, Any]:
         """Time so many empty kernels in a row the same way."""
         return self._cold(self._nothing(launches), 0, repetitions, True)
+
+    def whole(self, first_set: int, repetitions: int, cold: bool, nothing: bool = False) -> dict[str, Any]:
+        """Time whole calls (of an empty kernel, for ``nothing``), in nanoseconds on the host's clock."""
+        call = self._nothing(1) if nothing else self._call
+        # An entry of its own may set apart what belongs to the call from what the caller does around it.
+        names = () if nothing else ("msbench_call", "msbench_prepare", "msbench_finish")
+        found = [getattr(self._candidate, name, None) for name in names] or [None] * 3
+        launch, before, after = (ctypes.cast(one, ctypes.c_void_p) if one else None for one in found)
+        ns, stage = (ctypes.c_double * repetitions)(), ctypes.c_int()
+        code = self._runner.runner_whole(
+            ctypes.byref(call),
+            launch or ctypes.c_void_p(call.launch),
+            before,
+            after,
+            first_set,
+            repetitions,
+            int(cold),
+            ns,
+            ctypes.byref(stage),
+        )
+        self._done(code, stage)
+        return {"ns": list(ns)}
+
+    def live_bytes(self) -> dict[str, Any]:
+        """What the candidate has allocated and not freed."""
+        self._candidate.msbench_live_bytes.restype = ctypes.c_int64
+        return {"bytes": self._candidate.msbench_live_bytes()}
 
     def capture(self, copies: int, nothing: bool = False) -> dict[str, Any]:
         """Capture calls (of an empty kernel, for ``nothing``) into the graph that ``replay`` plays."""
@@ -157,7 +237,10 @@ class Worker:
 
     def once(self, job: dict[str, Any]) -> None:
         """Make a job's memory from a file, and one call that a profiler sees."""
-        self.open(job["runner"], job["binary"], flush_factor=0.0, hold_seconds=1.0)
+        if job["rules"]:
+            self._confine = partial(confine, Rules(job["rules"]), told=False)
+        self.open(job["runner"], flush_factor=0.0, hold_seconds=1.0)
+        self.load(job["binary"])
         pointer = ctypes.c_void_p()
         self._done(self._runner.runner_allocate(ctypes.c_size_t(job["nbytes"]), ctypes.byref(pointer)))
         path = Path(job["data"])
@@ -176,6 +259,7 @@ class Worker:
         pointers = [pointer for row in rows for pointer in row]
         workspace = int(self._candidate.msbench_workspace(scalars, dims))
         self._done(self._runner.runner_reserve(ctypes.c_size_t(workspace)))
+        self._stirred = (ctypes.c_uint64 * (2 * len(rows[0])))(*job["stirred"])
         self._call = _Call(
             launch=ctypes.cast(self._candidate.msbench_launch, ctypes.c_void_p),
             scalars=scalars,
@@ -187,6 +271,7 @@ class Worker:
             poison=int(job["poison"]),
             pointers=(ctypes.c_void_p * len(pointers))(*pointers),
             output_bytes=(ctypes.c_uint64 * max(1, len(outputs)))(*outputs),
+            stirred=self._stirred,
         )
         return {"workspace_bytes": workspace}
 
@@ -203,9 +288,22 @@ class Worker:
             self._mapped[handle] = pointer.value or 0
         return self._mapped[handle]
 
-    def _once(self, input_set: int) -> None:
+    def _once(self, input_set: int, fresh: bool) -> None:
         stage = ctypes.c_int()
-        self._done(self._runner.runner_once(ctypes.byref(self._call), input_set, ctypes.byref(stage)), stage)
+        call = ctypes.byref(self._call)
+        self._done(self._runner.runner_once(call, input_set, int(fresh), ctypes.byref(stage)), stage)
+
+    def _state(self) -> dict[str, str]:
+        """What the launcher may not leave changed, in the process and on the device; a library sets itself up as it likes."""
+        if wire.rules() == Rules.LIBRARY:
+            return {}
+        values = (ctypes.c_int64 * len(_SETTINGS))()
+        self._runner.runner_settings(values)
+        return snapshot.take() | {name: str(value) for name, value in zip(_SETTINGS, values, strict=True)}
+
+    def _unchanged(self, before: dict[str, str]) -> None:
+        if found := snapshot.changed(before, self._state()):
+            raise CallFailed("forbidden", found)
 
     def _cold(self, call: _Call, first_set: int, repetitions: int, held: bool) -> dict[str, Any]:
         ms, host, stage = (ctypes.c_float * repetitions)(), (ctypes.c_double * repetitions)(), ctypes.c_int()
@@ -227,6 +325,10 @@ class Worker:
             return
         if code in _OWN:
             raise CallFailed(*_OWN[code])
+        if code == _NOT_PERMITTED and stage is not None and stage.value == _LAUNCHER:
+            raise CallFailed(
+                "forbidden", "the launcher asked for an entry point of the driver other than for tensor maps"
+            )
         kind = "crash" if code in _DEVICE_FAULTS else "out_of_memory" if code == _OUT_OF_MEMORY else "launch"
         if code == _NOT_SUPPORTED and stage is not None and stage.value == _LAUNCHER:
             kind = "unsupported"

@@ -4,7 +4,7 @@ A folder with a ``spec.py`` is an operator; each ``.cu`` file in it is a version
 """
 
 from msbench.operators.cases import heldout, select_cases
-from msbench.operators.header import header, prototype, workspace_prototype
+from msbench.operators.header import entry, header, prototype, workspace_prototype
 from msbench.operators.loader import load, load_all, names
 from msbench.operators.mutants import Mutant, mutants
 from msbench.operators.scaffold import scaffold
@@ -14,6 +14,7 @@ from msbench.operators.versions import versions
 __all__ = [
     "Mutant",
     "elements",
+    "entry",
     "header",
     "heldout",
     "load",

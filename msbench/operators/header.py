@@ -6,6 +6,7 @@ It declares the launcher, so that a wrong signature is a compile error, and defi
 
 from __future__ import annotations
 
+from msbench.model import Candidate, Entry
 from msbench.spec import Array, Operator, Precision
 
 _CTYPES = {"T": "scalar_t", "f32": "float", "i32": "int32_t"}
@@ -19,6 +20,11 @@ def prototype(op: Operator) -> str:
 def workspace_prototype(op: Operator) -> str:
     """The prototype of the optional function that says how many bytes of workspace a launch needs."""
     return f'extern "C" size_t {op.name}_workspace({", ".join(_values(op))});'
+
+
+def entry(op: Operator, candidate: Candidate) -> Entry:
+    """How a worker's calls reach a candidate's function: by the kernel contract unless it says otherwise."""
+    return candidate.entry or Entry(header(op, candidate.precision), "", op.name, prototype(op))
 
 
 def header(op: Operator, precision: Precision) -> str:

@@ -73,6 +73,12 @@ def percent(fraction: float | None) -> str:
     return f"{value:.0f}{SPACE}%" if abs(value) >= 9.95 or value == 0 else f"{digits(value, 2)}{SPACE}%"
 
 
+def share(fraction: float) -> str:
+    """A fraction that is held against a limit, so never rounded up to it: ``97.5 %``, ``100 %``, ``92.9 %``."""
+    tenths = math.floor(1000 * fraction + 1e-9)
+    return f"{tenths / 10:.1f}".removesuffix(".0") + f"{SPACE}%"
+
+
 def count(value: float | None) -> str:
     """A whole number with thousands apart: ``1 000 003``."""
     return NONE if value is None else f"{round(value):,}".replace(",", SPACE)
@@ -136,6 +142,7 @@ def day(instant: str | None) -> str:
 
 
 FILTERS = {
-    f.__name__: f for f in (digits, time, ratio, percent, count, bandwidth, rate, size, seconds, dollars, day, interval)
+    f.__name__: f
+    for f in (digits, time, ratio, percent, share, count, bandwidth, rate, size, seconds, dollars, day, interval)
 }
 """What the templates know by name."""

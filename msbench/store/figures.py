@@ -38,7 +38,10 @@ class Ratio:
 
 @dataclass(frozen=True)
 class CaseFigures:
-    """A version on a case. Without a time, ``problem`` says why; without a measurement beside it there is no ratio."""
+    """A version on a case. Without a time, ``problem`` says why; without a measurement beside it there is no ratio.
+
+    ``disturbed`` says what disturbed the measurement, say clocks that were held down; None if nothing is known to have.
+    """
 
     case: CaseRow
     problem: str | None = None
@@ -46,6 +49,7 @@ class CaseFigures:
     hot_ns: float | None = None
     host_ns: float | None = None
     noisy: bool = False
+    disturbed: str | None = None
     rounds: int = 0
     speedup: Ratio | None = None
     library: Ratio | None = None
@@ -230,6 +234,7 @@ class Figures:
             hot_ns=timing.row.hot_ns,
             host_ns=timing.row.host_ns,
             noisy=timing.row.noisy,
+            disturbed=timing.row.throttle or None,
             rounds=timing.row.rounds,
             speedup=speedup,
             library=library,

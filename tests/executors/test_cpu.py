@@ -89,7 +89,7 @@ def test_right_kernel_passes_every_check(plain: CpuExecutor) -> None:
     build = plain.build(OP, made)
     runner = plain.open(OP, build, made)
     results = check_case(plain, runner, OP, FP32, CASE, 0)
-    assert len(results) == 4
+    assert [r.variant for r in results] == ["aligned", "misaligned", "repeat", "aba", "touched"]
     assert all(r.passed for r in results), results
     assert results[0].bitwise_repeatable
 
@@ -142,9 +142,10 @@ def test_pick_makes_it() -> None:
 
 def test_arena_leaves_nothing_behind(plain: CpuExecutor) -> None:
     arena = plain.arena(Layout.of(OP, FP32, CASE))
-    assert Path(arena.handle.path).exists()
+    file = Path(f"/proc/self/fd/{arena.handle.file}")
+    assert "msbench-arena" in str(file.readlink())
     arena.close()
-    assert not Path(arena.handle.path).exists()
+    assert not file.is_symlink() or "msbench-arena" not in str(file.readlink())
     arena.close()
 
 
@@ -161,10 +162,11 @@ def test_two_arenas_are_two_memories(plain: CpuExecutor) -> None:
             assert (other.view("C") == -value).all()
 
 
-def test_worker_sees_no_keys(plain: CpuExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_sees_no_keys(sanitized: CpuExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor would a launcher be let to ask, but for AddressSanitizer, under which objects are not screened."""
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     spy = candidate(RIGHT, 'if (getenv("OPENAI_API_KEY")) return cudaErrorUnknown; k<<<8, 128>>>(A, B, C, N);')
-    launch(plain, spy)
+    launch(sanitized, spy)
 
 
 # ------------------------------------------------------------------ builds that fail
@@ -220,7 +222,6 @@ def test_ptx_that_only_a_gpu_has_is_named(plain: CpuExecutor, code: str, constru
         ("#include <cuda/barrier>\n", "cuda::barrier (mbarrier)"),
         ("#include <thrust/sort.h>\n", "Thrust"),
         ("#include <cub/device/device_reduce.cuh>\n", "device-level CUB"),
-        ("#include <cub/cub.cuh>\nvoid f() { cub::DeviceReduce::Sum(); }\n", "device-level CUB (cub::DeviceReduce)"),
         ("__cluster_dims__(2, 1, 1) ", "it uses thread block clusters."),
         ("template <int n> __global__ void __cluster_dims__(n, 1, 1) g() {}\n", "it uses thread block clusters."),
         ("__device__ cublasHandle_t h;\n", "cuBLAS (cublasHandle_t)"),

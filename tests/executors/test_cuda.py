@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -15,14 +17,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from msbench.errors import DeviceError, ToolchainError
+from msbench import operators
+from msbench.errors import DeviceError, ToolchainError, WorkerCrashed
 from msbench.executors import cuda
 from msbench.executors.cuda import CudaExecutor
+from msbench.harness import evaluate as evaluating
 from msbench.harness import gpu_runner, gpus
+from msbench.harness.batch import Job, evaluate_all
+from msbench.harness.check import VARIANTS
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Executor, Plan
 from msbench.harness.shared_memory import Block, SharedMemory
-from msbench.model import BuildResult, Candidate, Ceilings, Fault, Status
+from msbench.model import BuildResult, Candidate, Ceilings, Failure, Fault, Status
 from msbench.spec import Operator, Precision
 from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, scale, tools
 from tests.harness.test_ncu import LISTING, OUTPUT
@@ -85,7 +91,7 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
 @pytest.fixture
 def executor(fake: FakeGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CudaExecutor]:
     """The executor, whose builds are all the fake candidate."""
-    memory = FileMemory(fake.folder)
+    memory = FileMemory(fake.shared)
     environment = gpu_runner.worker_environment("GPU-fake") | {"LD_PRELOAD": str(fake.runtime)}
     monkeypatch.setattr(CudaExecutor, "xp", np)
     pool = SimpleNamespace(free_all_blocks=lambda: None)
@@ -101,7 +107,7 @@ def executor(fake: FakeGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setenv("MSBENCH_CACHE", str(tmp_path))
     made = CudaExecutor(GPU, dataclasses.replace(tools(), ncu=None), Kept())
     made._store.add_ceilings(made.device(), CEILINGS)  # type: ignore[union-attr]
-    made.__dict__["_runner_binary"] = fake.runner
+    monkeypatch.setattr(cuda.building, "native", lambda *_: fake.runner)
 
     def build(op: Operator, candidate: Candidate) -> BuildResult:
         return BuildResult("b", candidate.id, "nvcc", (), 1.0, False, binary=str(fake.candidate))
@@ -137,7 +143,7 @@ def test_the_whole_way(executor: CudaExecutor) -> None:
         assert "not installed" in result.profiles[0].tool
         assert result.device.arch == "sm_90a"
     assert results[0].measurements[0].group == results[1].measurements[0].group
-    assert len({c.variant for r in results for c in r.checks}) == 4
+    assert {c.variant for r in results for c in r.checks} == set(VARIANTS)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +181,41 @@ def test_a_sick_device_stops_everything(executor: CudaExecutor, monkeypatch: pyt
         run(executor, plan(**mode("crashes")))
 
 
+def test_a_device_that_no_new_process_can_use_stops_everything(
+    executor: CudaExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The referee's own context may outlive that, so each failure that cost a process is followed by a new one."""
+    lost = tmp_path / "lost"
+    gpu_runner.worker_environment("GPU-fake")["FAKE_LOST"] = str(lost)
+    examined = executor._require_health
+    monkeypatch.setattr(executor, "_require_health", lambda process_lost: (lost.touch(), examined(process_lost)))
+    with pytest.raises(DeviceError, match=r"Fake H200 does not work any more: .*cudaErrorFake.*see nvidia-smi"):
+        run(executor, plan(**mode("crashes")))
+    with pytest.raises(
+        DeviceError, match=r"The GPU can't be used by a new process: .*cudaErrorFake"
+    ):  # and before there is a kernel to blame
+        run(executor, plan())
+
+
+def test_a_version_that_fills_the_device_is_ended_and_named(
+    executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what NVML says of the device while it hangs; nobody else is at fault."""
+    free = [100 << 30]
+    monkeypatch.setattr(executor._memory_watch, "memory", lambda: (free[0], 141 << 30))
+    begin = executor._memory_watch.begin
+
+    def launched() -> None:
+        begin()
+        if executor._runners:  # the process is there: the next call is the launch
+            free[0] = 50 << 20
+
+    monkeypatch.setattr(executor._memory_watch, "begin", launched)
+    (bad,) = run(executor, plan(**mode("hangs")))
+    assert (bad.status, bad.failure.fault) == (Status.CHECK_FAILED, Fault.OUT_OF_MEMORY)
+    assert "took 100 GiB of the GPU's memory, of which 0.049 GiB were left, and was killed" in bad.failure.message
+
+
 def test_memory_is_used_again_from_case_to_case(executor: CudaExecutor) -> None:
     run(executor, plan())
     maps = executor.xp.cuda.runtime.maps
@@ -208,6 +249,91 @@ def test_counters_come_from_a_process_of_their_own(
     crashing = executor.profile(OPERATOR, Precision.FP32, scale(**mode("returns")), built, candidate(), None)
     assert crashing.source == "static"
     assert "the launcher returned cudaErrorFake" in crashing.tool
+    forking = executor.profile(OPERATOR, Precision.FP32, scale(**mode("forks")), built, candidate(), None)
+    assert forking.source == "static"
+    assert f"code {-signal.SIGSYS}" in forking.tool or f"code {256 - signal.SIGSYS}" in forking.tool
+
+
+def count_processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ids of the processes that are started from now on."""
+    opened: list[int] = []
+    start = gpu_runner.WorkerProcess
+
+    def counted(*arguments: Any, **settings: Any) -> Any:
+        process = start(*arguments, **settings)
+        opened.append(process.pid)
+        return process
+
+    monkeypatch.setattr(gpu_runner, "WorkerProcess", counted)
+    return opened
+
+
+def test_processes_start_while_their_kernels_are_built(executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = count_processes(monkeypatch)
+    build, late = executor.build, time.monotonic() + 30
+
+    def slow(op: Operator, one: Candidate) -> BuildResult:
+        while len(opened) < 2:
+            assert time.monotonic() < late
+            time.sleep(0.01)
+        failed = Failure(Fault.COMPILE, "line 1: no kernel") if one.label == "bad" else None
+        return dataclasses.replace(build(op, one), failure=failed)
+
+    monkeypatch.setattr(executor, "build", slow)
+    wanted = dataclasses.replace(plan(), sittings=1)
+    good, bad = evaluate(executor, OPERATOR, Precision.FP32, [candidate(), candidate("bad")], wanted, command="test")
+    assert (good.status, bad.status) == (Status.PASSED, Status.BUILD_FAILED)
+    assert len(opened) == 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in opened)
+
+
+def test_tasks_side_by_side_are_checked_and_measured_in_the_same_processes(
+    executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = count_processes(monkeypatch)
+    once = dataclasses.replace(plan(), sittings=1)
+    jobs = [Job(OPERATOR, Precision.FP32, (candidate(f"{n} a"), candidate(f"{n} b")), once) for n in range(3)]
+    found = list(evaluate_all(executor, jobs, command="test", progress=evaluating._Silence(), batch=2))
+    assert [job for job, _ in found] == jobs
+    for _, results in found:
+        assert isinstance(results, list)
+        assert [(one.status, len(one.measurements)) for one in results] == [(Status.PASSED, 1)] * 2
+    assert len(opened) == 6
+    assert not any(Path(f"/proc/{pid}").exists() for pid in opened)
+    assert not executor.xp.cuda.runtime.maps  # all device memory is free
+
+
+def test_what_checks_launch_is_compiled_once_and_failing_is_no_harm(
+    executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Process:
+        fails = True
+
+        def __init__(self, argv: list[str], *, env: dict[str, str]) -> None:
+            assert argv[1:] == ["-m", "msbench.harness.compile_checks"]
+            assert env["CUDA_VISIBLE_DEVICES"] == "GPU-fake"
+
+        def __enter__(self) -> Process:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def call(self, command: str, timeout_s: float, **payload: Any) -> None:
+            asked.append(payload)
+            if self.fails:
+                raise WorkerCrashed("It ran out of memory.")
+
+    monkeypatch.setattr(cuda, "WorkerProcess", Process)
+    executor.compile_checks(OPERATOR)
+    assert not asked  # an operator that no file declares
+    op = operators.load("softmax")
+    executor.compile_checks(op)
+    Process.fails = False
+    executor.compile_checks(op)
+    executor.compile_checks(op)
+    assert asked == [{"operator": "softmax", "folder": str(Path(op.folder).parent)}] * 2
 
 
 def test_ceilings_come_from_the_store(executor: CudaExecutor) -> None:

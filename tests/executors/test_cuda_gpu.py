@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from statistics import fmean
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from msbench import operators
 from msbench.errors import DeviceError
 from msbench.executors.cuda import CudaExecutor, create
 from msbench.harness import gpu_runner
+from msbench.harness.arena import Layout
 from msbench.harness.evaluate import evaluate
+from msbench.harness.gpu_runner import Job
 from msbench.harness.protocols import Checks, Plan
-from msbench.model import Candidate, Evaluation, Fault, Status
-from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
+from msbench.model import Candidate, Evaluation, Fault, Status, Study
+from msbench.report import Live
+from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split, Task
 from msbench.statistics import bootstrap_ratio, median
+from msbench.study.record import Settings, record
+from msbench.study.subjects import Subject
 
 pytestmark = pytest.mark.gpu
 
@@ -108,8 +116,8 @@ def test_a_right_kernel_passes_every_check_and_is_measured(executor: CudaExecuto
         (WRONG, Status.CHECK_FAILED, Fault.MISMATCH),
         (UNWRITTEN, Status.CHECK_FAILED, Fault.UNWRITTEN),
         (INPUT, Status.CHECK_FAILED, Fault.INPUT_CHANGED),
-        (SYNCHRONIZES, Status.MEASURE_FAILED, Fault.FORBIDDEN),
-        (ESCAPES, Status.MEASURE_FAILED, Fault.FORBIDDEN),
+        (SYNCHRONIZES, Status.BUILD_FAILED, Fault.FORBIDDEN),
+        (ESCAPES, Status.BUILD_FAILED, Fault.FORBIDDEN),
     ],
     ids=[
         "illegal address", "trap", "out of bounds", "launch error", "unreported launch error", "wrong", "unwritten",
@@ -147,6 +155,30 @@ def test_a_kernel_is_as_fast_as_itself(executor: CudaExecutor, case: Case) -> No
     assert abs(estimate - 1) <= 0.01, (low, estimate, high)
     assert low <= 1.01
     assert high >= 0.99
+
+
+def test_what_ran_before_moves_neither_the_floor_nor_a_call(executor: CudaExecutor) -> None:
+    """A launch's cost depends on its number modulo four; a batch has every call at every place equally often."""
+    candidate = Candidate("scale", Precision.FP32, GOOD)
+    runner = executor.open(OPERATOR, executor.build(OPERATOR, candidate), candidate)
+    try:
+        layout = Layout.of(OPERATOR, Precision.FP32, SMALL)
+        with executor.arena(layout) as first, executor.arena(layout) as second:
+            runner.prepare(Job.of(OPERATOR, SMALL, [first, second], poison=True))
+            runner.cold(0, 16, held=False)
+            floors: dict[int, list[float]] = {}
+            calls: dict[int, list[float]] = {}
+            for _ in range(5):
+                for before in range(1, 5):
+                    runner.floor(1, launches=before)
+                    floors.setdefault(before, []).extend(runner.floor(32).samples_ns)
+                    runner.floor(1, launches=before)
+                    calls.setdefault(before, []).extend(runner.cold(0, 96).samples_ns)
+    finally:
+        runner.close()
+    for samples in (floors, calls):
+        centres = [fmean(sorted(one)[len(one) // 20 : -len(one) // 20]) for one in samples.values()]
+        assert max(centres) - min(centres) < 0.02 * min(centres), centres
 
 
 def test_differences_are_seen(executor: CudaExecutor) -> None:
@@ -192,3 +224,22 @@ def test_counters_or_none_a_profile_is_there(executor: CudaExecutor, monkeypatch
 def test_a_device_that_is_not_there() -> None:
     with pytest.raises(DeviceError, match="There are: 0:"):
         create(device="99")
+
+
+def test_a_kernel_made_slower_by_a_known_time_is_found_to_be(executor: CudaExecutor) -> None:
+    """As ``msbench study`` does it, at 4 µs and at 0.1 ms."""
+    for op, case in ((operators.load("relu"), "N=1024"), (operators.load("relu"), "N=67108864")):
+        subject = Subject(
+            Task(op, Precision.FP32),
+            next(one for one in op.cases if one.id == case),
+            operators.versions(op, Precision.FP32)[0],
+        )
+        settings = Settings((Study.SAME, Study.SLOWDOWN), pairs=2, sittings=4, seed=0)
+        found = record(
+            executor, [subject], settings, command="pytest", created_at="", progress=Live(Console(), quiet=True)
+        )
+        ((_, trials),) = found
+        for trial in trials:
+            true = trial.details["factor"]
+            assert trial.details["median"] == pytest.approx(true, abs=0.01), trial.outcome
+            assert true == pytest.approx(1.03 if trial.study is Study.SLOWDOWN else 1.0, abs=0.003)

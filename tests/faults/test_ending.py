@@ -157,7 +157,7 @@ def test_an_interruption_at_any_instant_has_no_traceback(told: Path) -> None:
     """Every 60 ms of a command, from the interpreter's start on; before msbench's first line nothing can be promised."""
     ended = set()
     for after in (0.12, 0.18, 0.24, 0.3, 0.36, 0.42, 0.48, 0.54, 0.6, 0.66, 0.72, 0.78):
-        process = start(told, "build-site", "--out", "site")
+        process = start(told, "build-site", "--db", "db/local.sqlite", "--out", "site")
         time.sleep(after)
         process.send_signal(signal.SIGINT)
         _, complained = process.communicate(timeout=30)
@@ -170,7 +170,7 @@ def test_an_interruption_at_any_instant_has_no_traceback(told: Path) -> None:
 
 
 def test_what_ignores_a_signal_goes_on_ignoring_it(told: Path) -> None:
-    script = f"trap '' HUP; exec \"{sys.executable}\" -m msbench build-site --out site"
+    script = f"trap '' HUP; exec \"{sys.executable}\" -m msbench build-site --db db/local.sqlite --out site"
     process = subprocess.Popen(
         ["/bin/sh", "-c", script], cwd=told, env={**os.environ, "PYTHONPATH": str(CHECKOUT)}, stdout=subprocess.DEVNULL
     )

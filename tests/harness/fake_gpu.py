@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import tempfile
 import uuid
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,14 +21,14 @@ from msbench.errors import ToolchainError
 from msbench.harness import build, gpu_runner, toolchain
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.gpu_runner import GpuRunner
-from msbench.model import Candidate
+from msbench.model import Candidate, Origin
 from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
 
 _NATIVE = Path(__file__).with_name("native")
 
 MODES = (
     "right", "returns", "unreported", "sticky", "synchronizes", "escapes", "overruns", "crashes", "hangs",
-    "huge_workspace",
+    "huge_workspace", "forks", "connects", "writes", "local", "settings", "rounding", "keeps",
 )  # fmt: skip
 
 
@@ -72,31 +75,43 @@ class FakeGpu:
     """Files as device memory, and runners whose runtime is the fake one."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        # Where a version may open files for writing, as CUDA's driver does there.
+        self.shared = Path(tempfile.mkdtemp(dir="/dev/shm", prefix="cuda-fake-"))
+        weakref.finalize(self, shutil.rmtree, self.shared)
         self.runner = build.native("runner", tools(), "sm_90a")
         self.runtime = compiled("fake_cudart", folder)
         self.candidate = compiled("fake_candidate", folder)
-        self.health_checks = 0
+        self.health_checks: list[bool] = []
 
     def arena(self, layout: Layout) -> Arena:
         """Memory that runners reach."""
-        path = self.folder / uuid.uuid4().hex[:12]
+        path = self.shared / uuid.uuid4().hex[:12]
         path.write_bytes(bytes(layout.nbytes))
         buffer = np.memmap(path, dtype=np.uint8, mode="r+")
         return Arena(layout, np.asarray(buffer), np, handle=str(path).encode().ljust(64, b"\0").hex())
 
     @contextmanager
-    def runner_of(self, op: Operator = OPERATOR, label: str = "") -> Iterator[GpuRunner]:
-        """The fake candidate in a worker of its own."""
+    def runner_of(
+        self,
+        op: Operator = OPERATOR,
+        label: str = "",
+        origin: Origin = Origin.AGENT,
+        built: tuple[Candidate, Path] | None = None,
+    ) -> Iterator[GpuRunner]:
+        """The fake candidate, or one that was built, in a worker of its own."""
 
-        def healthy() -> None:
-            self.health_checks += 1
+        def healthy(process_lost: bool) -> None:
+            self.health_checks.append(process_lost)
 
         environment = gpu_runner.worker_environment("GPU-fake") | {"LD_PRELOAD": str(self.runtime)}
         with mock.patch.object(gpu_runner, "worker_environment", return_value=environment):
-            candidate = Candidate(op.name, Precision.FP32, f"// {label}", label=label)
-            runner = GpuRunner(op, candidate, self.runner, self.candidate, "GPU-fake", lambda: None, healthy)
+            candidate, binary = built or (
+                Candidate(op.name, Precision.FP32, f"// {label}", origin, label=label),
+                self.candidate,
+            )
+            runner = GpuRunner(op, candidate, self.runner, "GPU-fake", lambda: None, healthy)
         try:
+            runner.load(binary)
             yield runner
         finally:
             runner.close()

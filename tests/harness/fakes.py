@@ -80,7 +80,7 @@ class FakeRunner:
         self._kernel = executor.kernels[candidate.source]
         self._dead = False
 
-    def launch(self, arena: Arena, case: Case) -> None:
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         assert not self.closed
         if self._dead:
             raise WorkerCrashed("The worker can't run 'launch': it died.")

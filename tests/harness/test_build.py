@@ -133,3 +133,22 @@ def test_a_cache_that_cannot_be_written_is_said(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a"])
 def test_the_runner_compiles(arch: str) -> None:
     assert build.native("runner", tools(), arch) == build.native("runner", tools(), arch)
+
+
+@pytest.mark.parametrize(
+    ("before", "inside", "says"),
+    [
+        ("__device__ int calls;\n", "", "keeps state between calls (the variable calls)"),
+        ("", 'asm volatile(".byte 0x0f, 0x05");', "holds assembly for the host"),
+        ("#define NAMED(x) cuda##x\n", "NAMED(DeviceSynchronize)();", "waits for the device or asks how far it is"),
+    ],
+)
+def test_what_a_launcher_may_not_do_fails_its_build(cache: Path, before: str, inside: str, says: str) -> None:
+    source = GOOD.replace("    scale_kernel<<<", f"    {inside}\n    scale_kernel<<<")
+    if "calls" in before:
+        source = source.replace("    if (i < n)", "    if (i == 0) ++calls;\n    if (i < n)")
+    built = compile_(before + source)
+    assert built.failure is not None
+    assert built.failure.fault is Fault.FORBIDDEN
+    assert says in built.failure.message.replace("the device variable", "the variable")
+    assert not (cache / "builds" / built.id).exists()

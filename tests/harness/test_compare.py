@@ -173,3 +173,25 @@ def test_what_the_spec_forgets_is_said() -> None:
     with pytest.raises(SpecError, match="shape"):
         references, bounds = expected(odd, Precision.FP32, case(50), inputs, np)
         compare(references["y"], bounds["y"], np.zeros(50, np.float32), np)
+
+
+@pytest.mark.parametrize("chunk", [4, 1 << 22])
+def test_a_glance_agrees_with_the_comparison_wherever_nothing_is_wrong(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("msbench.harness.compare._CHUNK", chunk)
+    reference = np.linspace(-3, 5, 11)
+    for bound in (np.full(11, 0.25), np.array([0.25])):
+        got = (reference + np.linspace(-0.2, 0.24, 11)).astype(np.float32)
+        found = compare(reference, bound, got, np)
+        within, worst, max_abs_error = module.glance(reference, bound, got, np)
+        assert (within, worst, max_abs_error) == (1, found.worst, found.max_abs_error)
+        assert found.wrong == 0
+        for value in (np.nan, np.inf, 9.0):
+            for index in (0, 10):
+                other = got.copy()
+                other[index] = value
+                assert module.glance(reference, bound, other, np)[0] == 0
+    assert module.glance(np.full(11, np.nan), np.zeros(1), np.full(11, np.nan, np.float32), np)[0] == 0
+    assert module.glance(np.zeros(11), np.zeros(1), np.zeros(11, np.float32), np).tolist() == [1, 0, 0]
+    assert module.glance(np.zeros(0), np.zeros(1), np.zeros(0, np.float32), np).tolist() == [1, 0, 0]

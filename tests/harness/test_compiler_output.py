@@ -25,7 +25,6 @@ FAILURES = [
     ("/usr/bin/ld: /tmp/x.o: in function `msbench_launch':\ntmpxft.cpp:(.text+0x1): undefined reference to `scale'", Fault.SIGNATURE, PROTOTYPE),
     ("/usr/bin/ld: x.o: undefined reference to `other()'", Fault.LINK, "The kernel uses other(), which nothing defines."),
     ("/usr/bin/ld: cannot find -lfoo: No such file", Fault.LINK, "The linker can't find -lfoo"),
-    ("terminate called after throwing an instance of 'std::bad_alloc'\n", Fault.OUT_OF_MEMORY, "ran out of the memory"),
     ("something else went wrong", Fault.COMPILE, "The compiler failed: something else went wrong"),
     ("", Fault.COMPILE, "it says nothing"),
 ]  # fmt: skip

@@ -33,7 +33,7 @@ from tests.harness.test_check import zeros
 from tests.test_roofline import CEILINGS
 
 PLAN = Plan(cases=OPERATOR.cases, heldout=2)
-QUICK = Plan(cases=(case(2048), case(64)), checks=Checks.QUICK)
+QUICK = Plan(cases=(case(2048), case(64)), checks=Checks.QUICK, sittings=1)
 
 
 def crashes(arena: Arena, case: Case) -> None:
@@ -63,7 +63,7 @@ def test_a_right_candidate_passes_every_stage() -> None:
     assert (result.status, result.failure) == (Status.PASSED, None)
     assert result.build is not None
     assert all(c.passed for c in result.checks)
-    assert {c.variant for c in result.checks} == {"aligned", "misaligned", "repeat", "aba"}
+    assert {c.variant for c in result.checks} == {"aligned", "misaligned", "repeat", "aba", "touched"}
     assert [m.case.id for m in result.measurements] == ["N=64", "N=777", "N=2048"]
     assert [p.case.id for p in result.profiles] == ["N=2048"]
     assert (result.executor, result.device.name) == ("fake", "Fake GPU")
@@ -104,7 +104,7 @@ def test_no_failure_stops_the_others() -> None:
     assert results[3].failure is not None
     assert results[3].failure.log == "the log"
     assert all(not r.measurements for r in results if r.status is not Status.PASSED)
-    assert executor.groups == [["right", "also_right"]] * 3
+    assert executor.groups == [["right", "also_right"]] * 3 * PLAN.sittings
     assert [c.passed for c in results[2].checks] == [False]
     assert [m.group for m in results[0].measurements] == [m.group for m in results[7].measurements]
 
@@ -141,6 +141,14 @@ def test_chosen_cases_are_profiled() -> None:
     executor = FakeExecutor()
     run(executor, candidate(right), plan=replace(QUICK, profile=True, profile_cases=(case(64),)))
     assert executor.profiled == [("right", "N=64")]
+
+
+def test_the_fastest_version_alone_is_profiled() -> None:
+    executor = FakeExecutor(time_ns={"right": 3e5, "also_right": 2e5})
+    plan = replace(QUICK, profile=True, profile_fastest=True)
+    slower, fastest = run(executor, candidate(right), candidate(also_right), plan=plan)
+    assert executor.profiled == [("also_right", "N=2048")]
+    assert (len(slower.profiles), len(fastest.profiles)) == (0, 1)
 
 
 def test_impossible_times_are_no_score() -> None:
@@ -204,7 +212,7 @@ def test_an_interrupt_closes_every_runner() -> None:
 def test_a_case_too_large_for_the_memory_is_named() -> None:
     class Small(FakeExecutor):
         def arena(self, layout: Layout) -> Arena:
-            if layout.nbytes > 40_000:
+            if layout.nbytes > 100_000:
                 raise MemoryError
             return super().arena(layout)
 
@@ -379,7 +387,7 @@ class ProcessRunner:
         self._worker = WorkerProcess([sys.executable, str(script)])
         self.pid = self._worker.pid
 
-    def launch(self, arena: Arena, case: Case) -> None:
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         slots = [(s.offset, s.dtype.str, s.size) for s in arena.layout.slots]
         self._worker.call("launch", 3, path=arena.handle, slots=slots, how=self.candidate.label)
 

@@ -1,4 +1,4 @@
-"""Choosing a GPU, its telemetry, and the memory that workers share."""
+"""Choosing a GPU, and the memory that workers share."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from msbench.errors import DeviceError
-from msbench.harness import shared_memory, telemetry
 from msbench.harness.gpus import Gpu, choose
 from msbench.harness.shared_memory import GRANULE, SharedMemory
-from msbench.harness.telemetry import Conditions, Telemetry
 
 GPUS = tuple(
     Gpu(i, f"GPU-{name}-0", "NVIDIA H200", (9, 0), 132, 141 << 30, 60 << 20) for i, name in enumerate(("aa", "ab"))
@@ -32,21 +30,6 @@ def test_an_unknown_or_ambiguous_gpu_is_refused_with_the_list(wanted: str) -> No
 def test_no_gpu_at_all() -> None:
     with pytest.raises(DeviceError, match="no NVIDIA GPU"):
         choose(None, ())
-
-
-def test_conditions_are_the_worst_seen() -> None:
-    samples = iter([(1980.0, 40.0, 300.0, 0x01), (1700.0, 60.0, 690.0, 0x04), (1975.0, None, 500.0, 0x20)])
-    series = Telemetry(lambda: next(samples))
-    for _ in range(3):
-        series.sample()
-    assert series.conditions() == Conditions(1975.0, 60.0, 690.0, "power cap, software thermal")
-
-
-def test_without_nvml_nothing_is_known() -> None:
-    series = telemetry.Gpu("GPU-nowhere").telemetry()
-    series.sample()
-    assert series.conditions() == Conditions()
-    assert Telemetry(lambda: (None, None, None, None)).conditions() == Conditions()
 
 
 class FakeCuda:
@@ -97,15 +80,14 @@ def test_a_much_larger_block_is_not_taken_for_a_small_one() -> None:
     assert memory.take(40 * GRANULE) == large
 
 
-def test_workers_let_go_before_memory_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_memory, "KEPT_BYTES", GRANULE)
+def test_workers_let_go_before_memory_is_freed() -> None:
     cuda = FakeCuda(1 << 40)
     freed: list[Any] = []
 
     def forget(handle: str) -> None:
         freed.append((handle, len(cuda.sizes)))
 
-    memory = SharedMemory(cuda, lambda: None, forget)
+    memory = SharedMemory(cuda, lambda: None, forget, kept_bytes=GRANULE)
     first, second = memory.take(1), memory.take(1)
     memory.give_back(first)
     memory.give_back(second)

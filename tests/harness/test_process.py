@@ -52,11 +52,21 @@ def spoil_the_pipe():
         try: os.write(fd, b"{}\\n[]\\nnonsense\\n")
         except OSError: pass
 
+def forge():
+    import threading
+    line = b'{"id": 2, "result": {"ms": [0.001]}}\\n'
+    fds = [n for n in range(3, 64) if os.path.exists(f"/proc/self/fd/{n}")]
+    def write():
+        for fd in fds:
+            try: os.write(fd, line)
+            except OSError: pass
+    threading.Timer(0.1, write).start()
+
 wire.serve({
     "echo": lambda **payload: payload,
     "nothing": lambda: None,
     "refuse": refuse, "fail": fail, "chatter": chatter, "crash": crash, "child": child, "open_files": open_files,
-    "spoil": spoil_the_pipe,
+    "spoil": spoil_the_pipe, "forge": forge,
     "exit": lambda code: os._exit(code),
     "sleep": lambda seconds: time.sleep(seconds),
     "ignore_signals": lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN) and None,
@@ -184,6 +194,15 @@ def test_what_a_crashed_worker_started_is_killed(worker: WorkerProcess) -> None:
     assert gone(child)
 
 
+def test_an_answer_that_comes_before_the_question_is_forged(worker: WorkerProcess) -> None:
+    worker.call("forge", 10)
+    time.sleep(0.5)
+    with pytest.raises(WorkerCrashed, match="answered before it was asked") as forged:
+        worker.call("echo", 10, ms=[4.0])
+    assert forged.value.kind == "forbidden"
+    assert not worker.alive
+
+
 def test_garbage_in_the_pipe_is_a_crash(worker: WorkerProcess) -> None:
     with pytest.raises(WorkerCrashed, match="garbage"):
         worker.call("spoil", 10)
@@ -271,12 +290,12 @@ def test_workers_do_not_hold_each_others_pipes(script: Path) -> None:
 def test_limits(script: Path, tmp_path: Path) -> None:
     with WorkerProcess([sys.executable, str(script)], memory_bytes=2**30) as worker:
         assert worker.call("allocate", 10, size=2**20) == {"size": 2**20}
-        with pytest.raises(WorkerError) as refused:
-            worker.call("allocate", 10, size=2**31)
-        assert refused.value.kind == "MemoryError"
         with pytest.raises(WorkerError) as full:
             worker.call("fill_disk", 10, path=str(tmp_path / "large"))
         assert full.value.kind == "OSError"
+        with pytest.raises(WorkerCrashed, match=r"took .* GiB of the host's memory, more than 1 GiB") as refused:
+            worker.call("allocate", 20, size=2**32)
+        assert refused.value.kind == "out_of_memory"
     with (
         WorkerProcess([sys.executable, str(script)], cpu_seconds=1) as worker,
         pytest.raises(WorkerCrashed, match=r"SIGXCPU|SIGKILL"),

@@ -38,6 +38,14 @@ def test_full_adds_hidden_sizes_and_distributions() -> None:
     assert all("misaligned" in i.variants for i in hidden)
 
 
+def test_of_trusted_versions_the_cheapest_cases_alone_are_tried_for_cheating() -> None:
+    every = by_id(schedule(OPERATOR, Plan(OPERATOR.cases), None))
+    trusted = by_id(schedule(OPERATOR, Plan(OPERATOR.cases, trusted=True), None))
+    assert every.keys() == trusted.keys()
+    assert [i for i in trusted if trusted[i] == VARIANTS] == ["N=64", "N=777"]
+    assert (every["N=2048"], trusted["N=2048"]) == (VARIANTS, ("aligned", "misaligned"))
+
+
 def test_where_every_public_case_is_expensive_a_hidden_size_stands_in() -> None:
     """As a matrix product on a CPU."""
     expensive = replace(OPERATOR, flops=lambda N: 10**12 if N in (64, 777, 2048) else N)

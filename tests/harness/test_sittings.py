@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from msbench.errors import WorkerCrashed
 from msbench.harness.arena import Arena
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Plan
-from msbench.harness.sittings import is_short, join
+from msbench.harness.sittings import join, sits_again
 from msbench.model import Candidate, Failure, Fault, Measurement, Status
 from msbench.spec import Case, Operator, Precision
 from msbench.statistics import estimate, log_ratios
@@ -57,9 +58,23 @@ def test_rounds_of_different_numbers_still_pair() -> None:
 def test_one_sitting_is_left_as_it_is() -> None:
     group = [measurement(1e5, 1e5), measurement(2e5)]
     assert join([group], 0.01) == group
-    assert not is_short(group)
-    assert is_short([measurement(1e5), measurement(1.9e4)])
-    assert not is_short([])
+
+
+def test_what_is_measured_again() -> None:
+    assert sits_again([measurement(1e5), measurement(1.9e7)])
+    assert not sits_again([measurement(1e5), measurement(2.1e7)])  # would take long
+    assert sits_again([measurement(1.9e4), measurement(2.1e7)])  # but short cases always need it
+    assert not sits_again([])
+
+
+def test_what_disturbed_a_sitting_is_said_of_it() -> None:
+    quiet = replace(measurement(4e3), throttle="", sm_clock_mhz=1980.0, temperature_c=40.0, power_w=300.0)
+    capped = replace(quiet, throttle="clocks were held down", sm_clock_mhz=1900.0, temperature_c=60.0, power_w=700.0)
+    (joined,) = join([[quiet], [capped]], 0.01)
+    assert joined.throttle == "sitting 2 of 2: clocks were held down"
+    assert (joined.sm_clock_mhz, joined.temperature_c, joined.power_w) == (1940.0, 60.0, 700.0)
+    assert join([[quiet], [quiet]], 0.01)[0].throttle == ""
+    assert join([[measurement(4e3)], [measurement(4e3)]], 0.01)[0].throttle is None
 
 
 def test_a_failure_in_any_sitting_is_the_measurements() -> None:
@@ -69,7 +84,7 @@ def test_a_failure_in_any_sitting_is_the_measurements() -> None:
 
 
 class Long(FakeExecutor):
-    """The larger case takes ten times as long."""
+    """The larger cases take a thousand times as long."""
 
     def measure(
         self, op: Operator, precision: Precision, case: object, runners: object, plan: Plan
@@ -79,7 +94,7 @@ class Long(FakeExecutor):
             return found
         return [
             Measurement(
-                m.case, m.group, m.seed, tuple(tuple(10 * s for s in r) for r in m.samples_ns), 1.0, 1.0, 1.0, False
+                m.case, m.group, m.seed, tuple(tuple(1e4 * s for s in r) for r in m.samples_ns), 1.0, 1.0, 1.0, False
             )
             for m in found
         ]

@@ -15,7 +15,7 @@ from msbench.errors import LaunchFailed, WorkerCrashed, WorkerTimeout
 from msbench.harness import timing
 from msbench.harness.arena import Layout
 from msbench.harness.gpu_runner import Batch, Job
-from msbench.harness.telemetry import Telemetry
+from msbench.harness.telemetry import Reading, Telemetry
 from msbench.harness.verify import verify_timed
 from msbench.model import Failure, Fault, Measurement
 from msbench.spec import Precision
@@ -23,6 +23,11 @@ from msbench.statistics import bootstrap_ratio
 from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
 
 JOB = Job(sets=({"handle": "", "offsets": []},) * 2, output_bytes=(4,), scalars=(), dims=(), poison=True)
+
+
+STEADY = Reading(1980.0, 40.0, 300.0, 0)
+CAPPED = Reading(1755.0, 70.0, 700.0, 0x04)
+CAPPED_NOTE = "clocks were held down by the power cap for 100% of the time"
 
 
 class Clock:
@@ -65,7 +70,9 @@ class Made:
     def keeps_stream(self, wait_s: float) -> None:
         self._run("keeps_stream")
 
-    def cold(self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0) -> Batch:
+    def cold(
+        self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0, as_drawn: bool = False
+    ) -> Batch:
         self._run("cold")
         self.batches.append((first_set, repetitions, held))
         self.log.append(self)
@@ -94,6 +101,8 @@ def measure(
     clock: Clock,
     budget_s: float = 1.0,
     verify: Callable[..., Sequence[Failure | None]] = lambda versions: [None] * len(versions),
+    telemetry: Telemetry | None = None,
+    sittings: int = 1,
 ) -> list[Measurement]:
     return timing.measure_group(
         subjects,
@@ -104,7 +113,8 @@ def measure(
         budget_s=budget_s,
         half_width=0.01,
         verify=verify,
-        telemetry=Telemetry(lambda: (1980.0, 40.0, 300.0, 0)),
+        telemetry=telemetry or Telemetry(lambda: STEADY),
+        sittings=sittings,
         clock=clock,
     )
 
@@ -127,6 +137,37 @@ def test_the_ratio_is_found_and_every_sample_kept() -> None:
     assert (first.sm_clock_mhz, first.throttle) == (1980.0, "")
 
 
+class Forger(Made):
+    """Tells a tenth of what its calls take."""
+
+    def cold(
+        self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0, as_drawn: bool = False
+    ) -> Batch:
+        told = super().cold(first_set, repetitions, held=held, limit_s=limit_s)
+        return Batch(tuple(sample / 10 for sample in told.samples_ns), told.host_ns)
+
+
+def test_times_far_below_the_referees_clock_are_impossible() -> None:
+    clock = Clock()
+    forged, honest = measure([Forger(clock, 1e7), Made(clock, 1e7)], clock)
+    assert forged.failure is not None
+    assert forged.failure.fault is Fault.IMPOSSIBLE
+    assert "by the referee's own clock" in forged.failure.message
+    assert honest.failure is None
+
+
+@pytest.mark.parametrize(("capped", "times", "note"), [(0, 1, ""), (3, 2, ""), (1000, 2, CAPPED_NOTE)])
+def test_unsteady_clocks_are_measured_once_more_and_then_said(capped: int, times: int, note: str) -> None:
+    readings = itertools.chain([CAPPED] * capped, itertools.repeat(STEADY))
+    clock = Clock()
+    subject = Made(clock, 10_000.0)
+    (found,) = measure([subject], clock, telemetry=Telemetry(lambda: next(readings)))
+    assert found.throttle == note
+    timed = [batch for batch in subject.batches if batch[1] == subject.batches[-1][1]]
+    assert len(found.samples_ns) == 10
+    assert len(timed) == pytest.approx(10 * times, abs=1)
+
+
 def test_turns_are_shuffled() -> None:
     clock, log = Clock(), list[Made]()
     subjects = [Made(clock, 10_000.0, noise=0.2, log=log) for _ in range(3)]
@@ -134,6 +175,25 @@ def test_turns_are_shuffled() -> None:
     turns = [subjects.index(m) for m in log]
     rounds = [tuple(turns[i : i + 3]) for i in range(len(turns) - 30, len(turns), 3)]
     assert len(set(rounds)) > 1
+
+
+def test_a_sitting_of_several_needs_fewer_rounds() -> None:
+    lengths = []
+    for sittings in (1, 4):
+        clock = Clock()
+        found = measure([Made(clock, 10_000.0, noise=1e-4) for _ in range(2)], clock, sittings=sittings)
+        lengths.append(len(found[0].samples_ns))
+    assert lengths == [10, 5]
+
+
+def test_batches_visit_every_place_of_a_launch_equally_often() -> None:
+    """runner.cu adds a launch after every fourth repetition; whatever else is launched, the places modulo four balance."""
+    for estimate_ns in (2e3, 4e3, 2e4, 1e5, 2e5):
+        count = timing.repetitions_for(estimate_ns, 5e3, 1, 1)
+        for launches in range(1, 9):
+            places = [(i * launches + i // 4) % 4 for i in range(count)]
+            assert [places.count(place) for place in range(4)] == [count // 4] * 4
+    assert timing.repetitions_for(4e5, 5e3, 1, 1) == 9  # long calls do without: a launch is nothing to them
 
 
 def test_noise_that_the_budget_cannot_beat_is_labelled() -> None:
@@ -250,7 +310,7 @@ def test_the_whole_measurement(gpu: FakeGpu) -> None:
             budget_s=1.0,
             half_width=0.05,
             verify=partial(verify_timed, OPERATOR, Precision.FP32, case, arenas, 0, np),
-            telemetry=Telemetry(lambda: (None, None, None, None)),
+            telemetry=Telemetry(lambda: Reading(None, None, None, None)),
         )
     for one in measured:
         assert one.failure is None
@@ -273,7 +333,7 @@ def test_work_outside_the_stream_is_not_measured(gpu: FakeGpu) -> None:
             budget_s=0.2,
             half_width=0.05,
             verify=lambda versions: [None] * len(versions),
-            telemetry=Telemetry(lambda: (None, None, None, None)),
+            telemetry=Telemetry(lambda: Reading(None, None, None, None)),
         )[0]
     assert measured.samples_ns == ()
     assert measured.failure is not None

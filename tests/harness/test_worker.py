@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerTimeout
-from msbench.harness import gpu_runner
+from msbench.harness import gpu_runner, worker
 from msbench.harness.check import POISONS
 from msbench.harness.gpu_runner import GpuRunner, Job
+from msbench.model import Origin
 from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
 
 
@@ -59,11 +62,11 @@ def test_a_failed_launch_says_why_and_the_next_one_works(
 
 def test_an_illegal_address_ends_the_process(gpu: FakeGpu, runner: GpuRunner) -> None:
     arena, _ = filled(gpu, mode("sticky"))
-    before = gpu.health_checks
+    gpu.health_checks.clear()
     with pytest.raises(LaunchFailed, match="cudaErrorIllegalAddress, an illegal memory access") as failed:
         runner.launch(arena, mode("sticky"))
     assert failed.value.kind == "crash"
-    assert gpu.health_checks == before + 1
+    assert gpu.health_checks == [True]
     assert not runner.alive
     with pytest.raises(WorkerCrashed):
         runner.launch(arena, scale())
@@ -87,7 +90,7 @@ def test_a_hanging_kernel_is_killed(gpu: FakeGpu, runner: GpuRunner, monkeypatch
 
 def test_memory_that_cannot_be_shared_is_no_fault_of_the_kernel(gpu: FakeGpu, runner: GpuRunner) -> None:
     arena, _ = filled(gpu, scale())
-    arena.handle = b"/nowhere".ljust(64, b"\0").hex()
+    arena.handle = b"/dev/shm/cuda-fake-nowhere".ljust(64, b"\0").hex()
     with pytest.raises(DeviceError, match="can't be shared between processes"):
         runner.launch(arena, scale())
 
@@ -138,6 +141,50 @@ def test_work_outside_the_stream_is_found_out(gpu: FakeGpu, runner: GpuRunner) -
     runner.keeps_stream(0.01)
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("settings", "the size of the persisting L2 changed"), ("rounding", "the floating-point environment changed")],
+)
+def test_what_a_launcher_leaves_changed_is_named(gpu: FakeGpu, runner: GpuRunner, name: str, says: str) -> None:
+    arena, _ = filled(gpu, mode(name))
+    runner.launch(arena, scale())
+    with pytest.raises(LaunchFailed, match=says) as failed:
+        runner.launch(arena, mode(name))
+    assert failed.value.kind == "forbidden"
+
+
+def test_a_recorded_call_runs_on_inputs_that_came_later(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, scale())
+    arena.poison(POISONS[0])
+    assert runner.record(arena, scale())
+    assert np.isnan(arena.view("y")).all()
+    arena.view("x")[...] = 2.0
+    runner.replay_record()
+    np.testing.assert_array_equal(arena.view("y"), 6.0)
+
+
+def test_a_call_that_puts_its_work_elsewhere_is_found_out_when_recorded(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, mode("escapes"))
+    with pytest.raises(LaunchFailed, match="its work is on another stream, or done by the host") as failed:
+        runner.record(arena, mode("escapes"))
+    assert failed.value.kind == "forbidden"
+
+
+def test_a_workspace_is_left_where_it_is_asked_to_be(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, mode("keeps"))
+    arena.poison(POISONS[0])
+    for fresh, calls in ((True, 1.0), (False, 2.0), (True, 1.0)):
+        runner.launch(arena, mode("keeps"), fresh=fresh)
+        assert arena.view("y")[0] == calls
+
+
+def test_a_workspace_is_overwritten_between_timed_repetitions(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, mode("keeps"))
+    runner.prepare(Job.of(OPERATOR, mode("keeps"), [arena], poison=True))
+    runner.cold(0, 5)
+    assert arena.view("y")[0] == 1.0
+
+
 def test_graphs_replay_the_call(gpu: FakeGpu, runner: GpuRunner) -> None:
     case = scale(spin_us=200.0)
     arena, expected = filled(gpu, case)
@@ -160,7 +207,7 @@ def test_empty_kernels_and_a_busy_device(runner: GpuRunner) -> None:
 def test_memory_is_mapped_once_and_let_go(gpu: FakeGpu, runner: GpuRunner) -> None:
     arena, _ = filled(gpu, scale())
     runner.launch(arena, scale())
-    Path(bytes.fromhex(arena.handle).rstrip(b"\0").decode()).rename(gpu.folder / "moved")
+    Path(bytes.fromhex(arena.handle).rstrip(b"\0").decode()).unlink()
     runner.launch(arena, scale())
     runner.forget(arena.handle)
     with pytest.raises(DeviceError):
@@ -172,3 +219,72 @@ def test_the_worker_sees_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = gpu_runner.worker_environment("GPU-1")
     assert "secret" not in environment.values()
     assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("forks", r"tried to start another process \(clone\), which is forbidden"),
+        ("connects", r"tried to open a network connection \(socket\), which is forbidden"),
+        ("writes", r"tried to write files \(openat /.*/fake-written\), which is forbidden"),
+    ],
+)
+def test_what_is_forbidden_is_named_and_the_next_one_works(
+    gpu: FakeGpu, runner: GpuRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arena, _ = filled(gpu, mode(name))
+    with gpu.runner_of() as one, pytest.raises(WorkerCrashed, match=says) as caught:
+        one.launch(arena, mode(name))
+    assert caught.value.kind == "forbidden"
+    assert not list(tmp_path.iterdir())
+    runner.launch(arena, scale())
+
+
+def test_what_the_driver_needs_is_allowed(gpu: FakeGpu, runner: GpuRunner) -> None:
+    """A local socket, the null device: from a driver's thread they may come at any time."""
+    arena, expected = filled(gpu, mode("local"))
+    runner.launch(arena, mode("local"))
+    np.testing.assert_array_equal(arena.view("y"), expected)
+
+
+def test_a_library_may_write_files_and_start_nothing(
+    gpu: FakeGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arena, _ = filled(gpu, mode("writes"))
+    with gpu.runner_of(origin=Origin.LIBRARY) as runner, pytest.raises(LaunchFailed):  # which says that it could
+        runner.launch(arena, mode("writes"))
+    assert (tmp_path / "fake-written").exists()
+    with gpu.runner_of(origin=Origin.LIBRARY) as runner, pytest.raises(WorkerCrashed, match="another process"):
+        runner.launch(arena, mode("forks"))
+
+
+def test_without_confinement_everything_runs(gpu: FakeGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_runner, "CONFINED", False)
+    arena, _ = filled(gpu, mode("connects"))
+    with gpu.runner_of() as runner:
+        runner.launch(arena, mode("connects"))
+
+
+def test_which_elements_change_places_stays_what_the_job_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[int] | None] = []
+
+    def cold(call: worker._Call, *_: object) -> dict[str, list[float]]:
+        gc.collect()
+        bytearray(b"\xee" * 64)  # takes what was freed
+        seen.append([call.stirred[i] for i in range(4)] if call.stirred else None)
+        return {"ms": [], "host_ns": []}
+
+    one = worker.Worker()
+    one._runner = one._candidate = mock.MagicMock(
+        **{"msbench_workspace.return_value": 0, "runner_reserve.return_value": 0}
+    )
+    monkeypatch.setattr(worker.ctypes, "cast", lambda *_: None)
+    monkeypatch.setattr(one, "_cold", cold)
+    monkeypatch.setattr(one, "_state", dict)
+    job = {"scalars": [], "dims": [], "output_bytes": [4], "poison": True, "stirred": [1024, 4, 0, 4]}
+    one._set_up(job, [[4096, 8192]])
+    for as_drawn in (False, True, False, False):
+        one.cold(0, 1, held=True, as_drawn=as_drawn)
+    assert seen == [[1024, 4, 0, 4], None, [1024, 4, 0, 4], [1024, 4, 0, 4]]

@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.browser
 
 PAGES = (
-    "index.html", "method.html", "op/rms_scale.html", "op/tile_mul.html", "op/scale.html", "op/hostile.html", "op/cpu_only.html",
+    "index.html", "method.html", "how.html", "op/rms_scale.html", "op/tile_mul.html", "op/scale.html", "op/hostile.html", "op/cpu_only.html",
     "op/untouched.html", "run/5f0c1f0e7d.html", "run/0a77ab31c2.html", "run/------escape.html",
 )  # fmt: skip
 
@@ -51,10 +51,10 @@ class Reader:
 
     def draw_all(self) -> int:
         """Scroll every visible chart into view, and wait until it is drawn."""
-        self.js("for (const c of document.querySelectorAll('.chart')) c.scrollIntoView()")
-        self.wait(
-            "[...document.querySelectorAll('.chart')].every(c => !c.offsetParent || c.querySelector('.main-svg'))"
-        )
+        for number in range(self.js("return document.querySelectorAll('.chart').length")):
+            chart = f"document.querySelectorAll('.chart')[{number}]"
+            self.js(f"{chart}.scrollIntoView()")
+            self.wait(f"!{chart}.offsetParent || {chart}.querySelector('.main-svg')")
         return int(
             self.js("return [...document.querySelectorAll('.chart.drawn')].filter((c) => c.offsetParent).length")
         )

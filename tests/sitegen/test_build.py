@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 from urllib.request import urlopen
 
 import pytest
+from rich.console import Console
 
+from msbench import report
 from msbench.errors import MsbenchError
 from msbench.model import Origin
 from msbench.sitegen import build
@@ -85,7 +89,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_there_is_a_page_for_everything(built: Path, site: Site) -> None:
-    assert (built / "index.html").is_file() and (built / "method.html").is_file()
+    assert (built / "index.html").is_file() and (built / "method.html").is_file() and (built / "how.html").is_file()
     assert len(list((built / "op").glob("*.html"))) == len(site.operators)
     assert len(list((built / "version").glob("*.html"))) == len(site.versions)
     assert len(list((built / "run").glob("*.html"))) == len(site.runs)
@@ -142,7 +146,7 @@ def test_times_of_a_cpu_are_never_shown(built: Path) -> None:
 def test_an_empty_database_has_a_site(tmp_path: Path) -> None:
     with Store(":memory:") as nothing:
         summary = build(nothing, tmp_path / "site")
-    assert summary.pages == 2
+    assert summary.pages == 3
     assert "no tasks yet" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     for page in summary.out.glob("*.html"):
         read(page)
@@ -265,3 +269,22 @@ def test_a_speed_without_a_pass_is_never_shown(tmp_path: Path) -> None:
         page = (build(store, tmp_path / "site").out / found.href).read_text(encoding="utf-8")
     assert "Wrong result: N=65536: y[17] is 0.5" in page
     assert not re.search(r"\d\u202f(ns|µs|ms)\b", page)
+
+
+def test_what_disturbed_a_measurement_is_said_on_the_site_and_by_eval(tmp_path: Path) -> None:
+    op = make.operator()
+    note = "clocks were held down by the power cap for 31% of the time"
+    (one,) = make.measured(op, {make.candidate(op, "naive", Origin.NAIVE): 0.3})
+    first, *others = one.measurements
+    one = replace(one, measurements=(replace(first, throttle=note), *(replace(m, throttle="") for m in others)))
+    with Store(":memory:") as store:
+        store.add_evaluation(op, one)
+        version = Site(store).versions[one.candidate.id]
+        page = (build(store, tmp_path / "site").out / version.href).read_text(encoding="utf-8")
+    assert page.count(f"<small>{note}</small>") == 1
+    said = StringIO()
+    report.evaluation(Console(file=said, width=300), op, [one])
+    assert said.getvalue().count(note) == 1
+    assert [case["disturbed"] for case in report.as_json(op, [one])["versions"][0]["cases"]] == [note] + [None] * len(
+        others
+    )

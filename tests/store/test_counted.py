@@ -8,19 +8,34 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from msbench import operators
 from msbench.cli import app
 from msbench.model import Profile
 from msbench.spec import Split
-from msbench.store.counted import counted, moved_bytes, operations
+from msbench.store.counted import OPERATIONS, Counted, counted, moved_bytes, operations
 from msbench.store.store import Store
 from tests import factories
 
 
-def test_what_is_still_in_l2_is_counted_where_it_was_written() -> None:
-    read_only = {"dram__bytes_read.sum": 100.0, "dram__bytes_write.sum": 20.0}
-    assert moved_bytes(read_only) == 120.0
-    assert moved_bytes(read_only | {"lts__t_sectors_op_write.sum": 2.0}) == 164.0
-    assert moved_bytes({"dram__bytes_read.sum": 100.0}) is None
+def test_what_may_still_be_in_l2_is_left_open() -> None:
+    counts = {"dram__bytes_read.sum": 100.0, "dram__bytes_write.sum": 20.0}
+    assert moved_bytes(counts, 1000) == (120.0, 120.0)
+    assert moved_bytes(counts | {"lts__t_sectors_op_write.sum": 2.0}, 1000) == (120.0, 164.0)
+    assert moved_bytes(counts | {"lts__t_sectors_op_write.sum": 2.0}, 30) == (120.0, 150.0)
+    assert moved_bytes({"dram__bytes_read.sum": 100.0}, 1000) is None
+    assert moved_bytes({"dram__bytes_read.sum": 0.0, "dram__bytes_write.sum": 0.0}, 1000) is None
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "ratio"), [(90.0, 110.0, 1.0), (90.0, 95.0, 0.95), (104.0, 110.0, 1.04), (130.0, 130.0, 1.3)]
+)
+def test_what_is_left_open_speaks_for_the_spec(least: float, most: float, ratio: float) -> None:
+    one = Counted("t", "c", "v", 100, least, most, 0, None, "")
+    assert one.bytes_ratio == pytest.approx(ratio)
+    assert one.bytes_agree(0.06) == (ratio < 1.06)
+
+
+def test_operations_are_additions_multiplications_and_fused_ones() -> None:
     fma = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
     assert operations({fma.format("fadd"): 1.0, fma.format("fmul"): 2.0, fma.format("ffma"): 3.0}) == 9.0
     assert operations({fma.format("fadd"): 1.0}) is None
@@ -55,6 +70,19 @@ def test_the_command_says_who_is_too_far_apart(tmp_path: Path, ratio: float, cod
     assert ran.exit_code == code
     assert f"{ratio:.3f}" in ran.output
     assert ("1 of 1 tasks" in ran.output) == bool(code)
+
+
+def test_a_spec_may_say_why(tmp_path: Path) -> None:
+    op = operators.load("relu")  # a maximum is no addition or multiplication
+    large = next(case for case in op.cases if case.split is Split.LARGE)
+    half = op.nbytes(4, **dict(large.dims)) / 2
+    metrics = {"dram__bytes_read.sum": half, "dram__bytes_write.sum": half} | dict.fromkeys(OPERATIONS, 0.0)
+    with Store(tmp_path / "x.sqlite") as store:
+        for evaluation in factories.measured(op, {factories.candidate(op, "good"): 1.0}):
+            store.add_evaluation(op, replace(evaluation, profiles=(Profile(large, "ncu", metrics, "memory", ()),)))
+    ran = CliRunner().invoke(app, ["db", "counts", "--db", str(tmp_path / "x.sqlite")])
+    assert (ran.exit_code, "1.000" in ran.output) == (0, True)
+    assert "relu: A maximum counts as one operation" in " ".join(ran.output.split())
 
 
 def test_without_counters_it_says_how_to_get_them(tmp_path: Path) -> None:

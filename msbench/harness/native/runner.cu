@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -21,19 +22,27 @@ extern "C" cudaError_t cudaProfilerStop(void);
 namespace {
 
 constexpr int kMaxRepetitions = 512;
+
+// What a launch costs depends on its number in its stream, modulo four: on an H200 up to a microsecond lies between the
+// cheapest and the dearest place. A memset of a few kilobytes is no launch, one of a megabyte is. See runner_cold.
+constexpr int kPlaces = 4;
 constexpr size_t kGuardBytes = 512;
 constexpr int kGuardPattern = 0xA5;
+constexpr int kMaxStirred = 16;
+constexpr int kMaxElementBytes = 8;
 constexpr int kPoison = 0xFF;  // NaN in both element types
 
-// What is no CUDA error; worker.py has the same three numbers.
+// What is no CUDA error; worker.py has the same numbers.
 constexpr int kBlocked = -1;
 constexpr int kWorkspaceOverrun = -2;
 constexpr int kEscaped = -3;
+constexpr int kWroteElsewhere = -4;
 
 // Where an error was seen; worker.py turns it into words.
 enum Stage { kSetUp = 0, kLauncher = 1, kLastError = 2, kKernel = 3 };
 
 using Launch = int (*)(void* const*, const double*, const int64_t*, void*, size_t, void*);
+using Hook = int (*)(void* const*, const double*, const int64_t*);
 
 }  // namespace
 
@@ -50,6 +59,7 @@ extern "C" struct Call {
     int32_t poison;  // whether cold repetitions overwrite the outputs first
     void* const* pointers;
     const uint64_t* output_bytes;
+    const uint64_t* stirred;  // of each array of a row: how many elements `stir` may swap, and an element's bytes; 0 for none
 };
 
 namespace {
@@ -68,7 +78,9 @@ struct Runner {
     size_t workspace_capacity = 0;
     unsigned long long* counter = nullptr;
     cudaGraphExec_t graph = nullptr;
+    cudaGraph_t record = nullptr;
     int multiprocessors = 1;
+    uint64_t stirs = uint64_t(std::chrono::steady_clock::now().time_since_epoch().count());
 } runner;
 
 __device__ unsigned long long global_timer() {
@@ -101,6 +113,22 @@ __global__ void hold_stream(volatile unsigned* flags, unsigned ticket, unsigned 
     }
 }
 
+// Two elements of each of a few arrays.
+struct Swaps {
+    unsigned char* first[kMaxStirred];
+    unsigned char* second[kMaxStirred];
+    unsigned bytes[kMaxStirred];
+};
+
+// Swaps them, so that no two repetitions have the same inputs: what a version remembers is worth nothing.
+__global__ void stir(Swaps swaps) {
+    if (threadIdx.x >= swaps.bytes[blockIdx.x]) return;
+    unsigned char &first = swaps.first[blockIdx.x][threadIdx.x], &second = swaps.second[blockIdx.x][threadIdx.x];
+    const unsigned char kept = first;
+    first = second;
+    second = kept;
+}
+
 __global__ void nothing() {}
 
 // Arithmetic on every multiprocessor for a while: raises the clocks before anything is timed.
@@ -130,14 +158,17 @@ int launch_nothing(void* const*, const double*, const int64_t* dims, void*, size
 
 void* workspace_of(const Call* call) { return call->workspace_bytes ? runner.workspace : nullptr; }
 
-int invoke(const Call* call, int set, int* stage) {
+void* const* row_of(const Call* call, int set) { return call->pointers + size_t(set % call->sets) * call->arrays; }
+
+int invoke_on(cudaStream_t stream, Launch launch, const Call* call, int set, int* stage) {
     cudaGetLastError();  // what an earlier call left behind is not this one's
-    const int code = call->launch(call->pointers + size_t(set % call->sets) * call->arrays, call->scalars, call->dims,
-                                  workspace_of(call), call->workspace_bytes, runner.stream);
+    const int code = launch(row_of(call, set), call->scalars, call->dims, workspace_of(call), call->workspace_bytes, stream);
     const int last = cudaGetLastError();
     if (code || last) *stage = code ? kLauncher : kLastError;
     return code ? code : last;
 }
+
+int invoke(const Call* call, int set, int* stage) { return invoke_on(runner.stream, call->launch, call, set, stage); }
 
 int synchronize(int* stage) {
     int code = cudaStreamSynchronize(runner.stream);
@@ -157,15 +188,20 @@ void release() { *static_cast<volatile unsigned*>(runner.flags) = runner.ticket;
 bool timed_out() { return static_cast<volatile unsigned*>(runner.flags)[1] == runner.ticket; }
 
 int poison_outputs(const Call* call, int set) {
-    void* const* outputs = call->pointers + size_t(set % call->sets) * call->arrays + (call->arrays - call->outputs);
+    void* const* outputs = row_of(call, set) + (call->arrays - call->outputs);
     for (int i = 0; i < call->outputs; ++i)
         if (int code = cudaMemsetAsync(outputs[i], kPoison, call->output_bytes[i], runner.stream)) return code;
     return 0;
 }
 
+int poison_workspace(const Call* call) {
+    if (!call->workspace_bytes) return 0;
+    return cudaMemsetAsync(runner.workspace, kPoison, call->workspace_bytes, runner.stream);
+}
+
 int fill_workspace(const Call* call) {
     if (!call->workspace_bytes) return 0;
-    if (int code = cudaMemsetAsync(runner.workspace, kPoison, call->workspace_bytes, runner.stream)) return code;
+    if (int code = poison_workspace(call)) return code;
     return cudaMemsetAsync(runner.workspace + call->workspace_bytes, kGuardPattern, kGuardBytes, runner.stream);
 }
 
@@ -178,11 +214,68 @@ int check_guard(const Call* call) {
     return 0;
 }
 
+uint64_t hashed(uint64_t z) {  // SplitMix64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+int stir_inputs(const Call* call, int set) {
+    if (!call->stirred) return 0;
+    void* const* row = call->pointers + size_t(set % call->sets) * call->arrays;
+    Swaps swaps{};
+    int used = 0;
+    for (int i = 0; i < call->arrays && used < kMaxStirred; ++i) {
+        const uint64_t count = call->stirred[2 * i], bytes = call->stirred[2 * i + 1];
+        if (!count) continue;
+        auto* data = static_cast<unsigned char*>(row[i]);
+        runner.stirs += 0x9E3779B97F4A7C15u;
+        swaps.first[used] = data + hashed(runner.stirs) % count * bytes;
+        swaps.second[used] = data + hashed(~runner.stirs) % count * bytes;
+        swaps.bytes[used++] = unsigned(bytes);
+    }
+    if (used) stir<<<used, kMaxElementBytes, 0, runner.stream>>>(swaps);
+    return cudaGetLastError();
+}
+
 // Nothing that was in L2 is there afterwards.
 cudaError_t empty_cache() {
     read_over<<<4 * runner.multiprocessors, 512, 0, runner.stream>>>(
         static_cast<const uint4*>(runner.flush), runner.flush_bytes / sizeof(uint4), reinterpret_cast<unsigned*>(runner.counter));
     return cudaGetLastError();
+}
+
+bool on_device(const void* pointer) {
+    cudaPointerAttributes attributes{};
+    return cudaPointerGetAttributes(&attributes, pointer) == cudaSuccess && attributes.type == cudaMemoryTypeDevice;
+}
+
+// What one recorded operation is: "kernel" and its name, "memset", "copy", or what it should not be.
+std::string node_name(cudaGraphNode_t node) {
+    cudaGraphNodeType type;
+    if (cudaGraphNodeGetType(node, &type)) return "unknown";
+    switch (type) {
+        case cudaGraphNodeTypeKernel: {
+            const char* name = "";
+#if CUDART_VERSION >= 12030
+            cudaKernelNodeParams kernel{};
+            if (cudaGraphKernelNodeGetParams(node, &kernel) || cudaFuncGetName(&name, kernel.func)) name = "?";
+            cudaGetLastError();
+#endif
+            return std::string("kernel ") + name;
+        }
+        case cudaGraphNodeTypeMemset: return "memset";
+        case cudaGraphNodeTypeEmpty: return "empty";
+        case cudaGraphNodeTypeMemcpy: {
+            cudaMemcpy3DParms copy{};
+            if (cudaGraphMemcpyNodeGetParams(node, &copy)) return "unknown copy";
+            return on_device(copy.srcPtr.ptr) && on_device(copy.dstPtr.ptr) ? "copy" : "host copy";
+        }
+        case cudaGraphNodeTypeHost: return "host function";
+        case cudaGraphNodeTypeMemAlloc: return "allocation";
+        case cudaGraphNodeTypeMemFree: return "free";
+        default: return "node of type " + std::to_string(int(type));
+    }
 }
 
 }  // namespace
@@ -215,6 +308,8 @@ int runner_open(double flush_factor, double hold_seconds) {
     nothing<<<1, 1, 0, runner.stream>>>();
     busy<<<1, 32, 0, runner.stream>>>(0, reinterpret_cast<float*>(runner.counter));
     count_written<<<1, 32, 0, runner.side>>>(nullptr, 0, runner.counter);
+    if (int code = cudaMemsetAsync(runner.counter, 0, sizeof(*runner.counter), runner.stream)) return code;
+    stir<<<1, kMaxElementBytes, 0, runner.stream>>>(Swaps{});
     if (runner.flush) {
         if (int code = cudaMemsetAsync(runner.flush, 0, runner.flush_bytes, runner.stream)) return code;
         if (int code = empty_cache()) return code;
@@ -260,10 +355,11 @@ int runner_reserve(size_t bytes) {
     return 0;
 }
 
-// One call and its end. The workspace is poisoned before, and the guard behind it is looked at afterwards.
-int runner_once(const Call* call, int set, int* stage) {
+// One call and its end. The workspace is poisoned before (`fresh`), and the guard behind it is looked at afterwards.
+int runner_once(const Call* call, int set, int fresh, int* stage) {
     *stage = kSetUp;
-    if (int code = fill_workspace(call)) return code;
+    if (fresh)
+        if (int code = fill_workspace(call)) return code;
     if (int code = invoke(call, set, stage)) {
         cudaDeviceSynchronize();
         return code;
@@ -293,12 +389,15 @@ int runner_keeps_stream(const Call* call, double wait_seconds, int* stage) {
         if (!code) code = cudaMemcpyAsync(&written, runner.counter, sizeof(written), cudaMemcpyDeviceToHost, runner.side);
         if (!code) code = cudaStreamSynchronize(runner.side);
     }
+    // No symbol shows the thread's own default stream, whose handle is a number: a kernel may stay there from call to call.
+    const bool elsewhere = cudaStreamQuery(cudaStreamPerThread) == cudaErrorNotReady;
+    cudaGetLastError();
     const bool held = !timed_out();
     release();
     if (int ended = synchronize(stage)) return code ? code : ended;
     if (code) return code;
     if (blocked) return kBlocked;
-    return held && written ? kEscaped : 0;
+    return elsewhere || (held && written) ? kEscaped : 0;
 }
 
 // Keeps all multiprocessors busy, so that the clocks are up.
@@ -309,7 +408,12 @@ int runner_busy(double seconds) {
     return cudaStreamSynchronize(runner.stream);
 }
 
-// Cold repetitions first_set, first_set + 1, …: outputs poisoned, L2 emptied, then the call between two events.
+// Cold repetitions first_set, first_set + 1, …: outputs and workspace poisoned, two elements of each array of floats swapped
+// (where the call says so), L2 emptied, then the call between two events.
+//
+// An empty kernel after every fourth repetition moves the following ones on by one place: so in any kPlaces² repetitions a
+// call is launched equally often at each place, however many launches a repetition has. Without it, a call with an even
+// number of launches would see two places of the four, which ones being a matter of what ran before.
 //
 // ms[i] is the device time of repetition i and host_ns[i] what its launcher cost the host. At most kMaxRepetitions. With
 // `held`, the caller keeps repetitions x commands within what a stream queues (about a thousand), since a full queue makes
@@ -317,9 +421,13 @@ int runner_busy(double seconds) {
 int runner_cold(const Call* call, int first_set, int repetitions, int held, float* ms, double* host_ns, int* stage) {
     *stage = kSetUp;
     if (repetitions > kMaxRepetitions) return cudaErrorInvalidValue;
-    int code = held ? hold() : 0;
+    int code = cudaMemsetAsync(runner.counter, 0, sizeof(*runner.counter), runner.stream);
+    if (!code && held) code = hold();
     for (int i = 0; i < repetitions && !code; ++i) {
+        if (i && i % kPlaces == 0) nothing<<<1, 1, 0, runner.stream>>>();
         if (call->poison) code = poison_outputs(call, first_set + i);
+        if (!code && call->poison) code = poison_workspace(call);
+        if (!code) code = stir_inputs(call, first_set + i);
         if (!code && runner.flush) code = empty_cache();
         if (!code) code = cudaEventRecord(runner.begin[i], runner.stream);
         if (code) break;
@@ -334,8 +442,98 @@ int runner_cold(const Call* call, int first_set, int repetitions, int held, floa
     const int ended = synchronize(stage);
     if (code || ended) return code ? code : ended;
     if (blocked) return kBlocked;
+    unsigned found = 0;  // by read_over, in memory that holds zeros
+    if (int failed = cudaMemcpy(&found, runner.counter, sizeof(found), cudaMemcpyDeviceToHost)) return failed;
+    if (found) return kWroteElsewhere;
     for (int i = 0; i < repetitions; ++i)
         if (int failed = cudaEventElapsedTime(&ms[i], runner.begin[i], runner.end[i])) return failed;
+    return 0;
+}
+
+// Records one call in a graph and says what is in it, a line a node: a kernel's name, or what else it is. Not instantiated
+// before the caller has read it, since some nodes would act: runner_replay_record does that, and runs it.
+int runner_record(const Call* call, char* text, size_t size, int* stage) {
+    *stage = kSetUp;
+    if (runner.record) {
+        cudaGraphDestroy(runner.record);
+        runner.record = nullptr;
+    }
+    if (int code = cudaStreamBeginCapture(runner.stream, cudaStreamCaptureModeThreadLocal)) return code;
+    int code = invoke(call, 0, stage);
+    const int ended = cudaStreamEndCapture(runner.stream, &runner.record);
+    cudaGetLastError();
+    if (code || ended) return code ? code : ended;
+    *stage = kSetUp;
+    size_t count = 0;
+    if (int failed = cudaGraphGetNodes(runner.record, nullptr, &count)) return failed;
+    std::vector<cudaGraphNode_t> nodes(count);
+    if (int failed = cudaGraphGetNodes(runner.record, nodes.data(), &count)) return failed;
+    std::string said;
+    for (cudaGraphNode_t node : nodes) said += node_name(node) + "\n";
+    std::strncpy(text, said.c_str(), size - 1);
+    return 0;
+}
+
+int runner_replay_record(const Call* call, int* stage) {
+    *stage = kSetUp;
+    cudaGraphExec_t instance = nullptr;
+    if (!runner.record) return cudaErrorInvalidValue;
+    if (int code = fill_workspace(call)) return code;
+    if (int code = cudaGraphInstantiate(&instance, runner.record, 0)) return code;
+    int code = cudaGraphLaunch(instance, runner.stream);
+    const int ended = synchronize(stage);
+    cudaGraphExecDestroy(instance);
+    return code ? code : ended;
+}
+
+// The device's settings that a launcher may not leave changed, in the order of worker.py's names. What can't be told is 0.
+int runner_settings(int64_t* values) {
+    int device = 0;
+    cudaFuncCache cache = cudaFuncCachePreferNone;
+    cudaStreamAttrValue window{};
+    cudaGetDevice(&device);
+    cudaDeviceGetCacheConfig(&cache);
+    cudaStreamGetAttribute(runner.stream, cudaStreamAttributeAccessPolicyWindow, &window);
+    *values++ = device;
+    *values++ = cache;
+    *values++ = int64_t(window.accessPolicyWindow.num_bytes);
+    for (cudaLimit limit : {cudaLimitPrintfFifoSize, cudaLimitMallocHeapSize, cudaLimitMaxL2FetchGranularity,
+                            cudaLimitPersistingL2CacheSize}) {
+        size_t value = 0;
+        cudaDeviceGetLimit(&value, limit);
+        *values++ = int64_t(value);
+    }
+    cudaGetLastError();
+    return 0;
+}
+
+// Whole calls, for functions that wait, allocate, copy through the host or choose their own stream: ns[i] is the host's time
+// from an idle device to an idle device. All work is on the legacy default stream, where such functions put theirs.
+//
+// `launch` is what is timed, call->launch or a part of it; `before` and `after` (or null) surround it and are not timed.
+// `cold`: L2 is emptied first. At most kMaxRepetitions.
+int runner_whole(const Call* call, Launch launch, Hook before, Hook after, int first_set, int repetitions, int cold, double* ns,
+                 int* stage) {
+    *stage = kSetUp;
+    if (repetitions > kMaxRepetitions) return cudaErrorInvalidValue;
+    for (int i = 0; i < repetitions; ++i) {
+        const int set = first_set + i;
+        if (i && i % kPlaces == 0) nothing<<<1, 1>>>();  // as in runner_cold
+        int code = call->poison ? poison_outputs(call, set) : 0;
+        if (!code) code = synchronize(stage);
+        if (!code && before) code = before(row_of(call, set), call->scalars, call->dims);
+        if (!code && cold && runner.flush) code = empty_cache();
+        if (!code) code = synchronize(stage);
+        if (code) return code;
+        const auto start = std::chrono::steady_clock::now();
+        code = invoke_on(nullptr, launch, call, set, stage);
+        const int ended = cudaDeviceSynchronize();
+        ns[i] = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
+        if (!code && ended) *stage = kKernel;
+        if (code || ended) return code ? code : ended;
+        if (after)
+            if (int failed = after(row_of(call, set), call->scalars, call->dims)) return failed;
+    }
     return 0;
 }
 
@@ -389,9 +587,9 @@ int runner_replay(int replays, int samples, float* ms, int* stage) {
 
 // One untimed call, then one that a profiler started with "--profile-from-start off" sees.
 int runner_profile(const Call* call, int* stage) {
-    if (int code = runner_once(call, 0, stage)) return code;
+    if (int code = runner_once(call, 0, 1, stage)) return code;
     if (int code = cudaProfilerStart()) return code;
-    const int code = runner_once(call, 0, stage);
+    const int code = runner_once(call, 0, 1, stage);
     cudaProfilerStop();
     return code;
 }

@@ -1,6 +1,10 @@
 // Candidates for the fake runtime: y = a x, done by the stream's thread. What else it does, the scalar `mode` says.
 #include <cuda_runtime_api.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <cfenv>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -10,7 +14,7 @@
 extern "C" void fake_set_sticky(int code);
 extern "C" void fake_set_last_error(int code);
 
-enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace };
+enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal, kSettings, kRounding, kKeeps };
 
 struct Work {
     const float* x;
@@ -32,6 +36,7 @@ static void work(void* data) {
     }
     if (w->mode == kHangs) std::this_thread::sleep_for(std::chrono::hours(1));
     for (int64_t i = 0; i < w->n; ++i) w->y[i] = w->a * w->x[i];
+    if (w->mode == kKeeps) w->y[0] = w->workspace[0] = w->workspace[0] == 0xFF ? 1 : w->workspace[0] + 1;
     if (w->mode == kOverruns) w->workspace[w->workspace_bytes] = 1;
 }
 
@@ -44,7 +49,16 @@ extern "C" int msbench_launch(void* const* arrays, const double* scalars, const 
         return 0;
     }
     if (mode == kCrashes) std::raise(SIGSEGV);
+    if (mode == kSettings) cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 4096);
+    if (mode == kRounding) std::fesetround(FE_UPWARD);
     if (mode == kSticky) fake_set_sticky(700);
+    if (mode == kForks && fork() == 0) {
+        setsid();
+        sleep(300);
+    }
+    if (mode == kConnects) socket(AF_INET, SOCK_STREAM, 0);
+    if (mode == kWrites && open("fake-written", O_CREAT | O_WRONLY, 0600) >= 0) return 9;
+    if (mode == kLocal && (socket(AF_UNIX, SOCK_STREAM, 0) < 0 || open("/dev/null", O_WRONLY) < 0)) return 9;
     // One record a call that is never freed: commands of a captured graph run again.
     Work* w = new Work{static_cast<const float*>(arrays[0]), static_cast<float*>(arrays[1]), float(scalars[0]), dims[0],
                        static_cast<unsigned char*>(workspace), workspace_bytes, mode, int(scalars[2])};
@@ -57,5 +71,5 @@ extern "C" int msbench_launch(void* const* arrays, const double* scalars, const 
 }
 
 extern "C" size_t msbench_workspace(const double* scalars, const int64_t* dims) {
-    return int(scalars[1]) == kHugeWorkspace ? size_t(1) << 45 : int(scalars[1]) == kOverruns ? size_t(dims[0]) : 0;
+    return int(scalars[1]) == kHugeWorkspace ? size_t(1) << 45 : int(scalars[1]) == kOverruns || int(scalars[1]) == kKeeps ? size_t(dims[0]) : 0;
 }

@@ -72,11 +72,17 @@ int fail(int code) {
     if (code) last_error = code;
     return code;
 }
-Stream* of(cudaStream_t stream) { return reinterpret_cast<Stream*>(stream); }
+// The default stream waits for all others.
+Stream* default_stream() {
+    static Stream* const one = new Stream;
+    for (Stream* stream : streams) stream->drain();
+    return one;
+}
+Stream* of(cudaStream_t stream) { return stream ? reinterpret_cast<Stream*>(stream) : default_stream(); }
 double now_ms() { return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count(); }
 
 cudaError_t finish() {
-    for (Stream* stream : streams) stream->drain();
+    default_stream()->drain();
     return static_cast<cudaError_t>(fail(sticky));
 }
 
@@ -133,7 +139,11 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void** arguments
     return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+// The device is lost while the file that FAKE_LOST names is there.
+cudaError_t cudaSetDevice(int) {
+    const char* lost = std::getenv("FAKE_LOST");
+    return lost && access(lost, F_OK) == 0 ? cudaErrorDevicesUnavailable : cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
     std::memset(static_cast<void*>(properties), 0, sizeof(*properties));
     properties->multiProcessorCount = 4;
@@ -150,6 +160,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     of(stream)->drain();
     return static_cast<cudaError_t>(fail(sticky));
 }
+cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() { return finish(); }
 cudaError_t cudaGetLastError() {
     const int code = sticky ? sticky.load() : last_error;
@@ -189,6 +200,11 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
     std::memcpy(to, from, bytes);
     return cudaSuccess;
 }
+cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+    finish();
+    std::memset(to, value, bytes);
+    return cudaSuccess;
+}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
     of(stream)->put([=] { std::memcpy(to, from, bytes); });
     return cudaSuccess;
@@ -225,10 +241,38 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     of(stream)->captured = nullptr;
     return cudaSuccess;
 }
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count) {
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
     *count = reinterpret_cast<Graph*>(graph)->commands.size();
+    for (size_t i = 0; nodes && i < *count; ++i) nodes[i] = nullptr;
     return cudaSuccess;
 }
+// Every command passes for a kernel of the candidate's own.
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t, cudaGraphNodeType* type) {
+    *type = cudaGraphNodeTypeKernel;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t, cudaKernelNodeParams*) { return cudaSuccess; }
+cudaError_t cudaFuncGetName(const char** name, const void*) {
+    *name = "msbench_launch";
+    return cudaSuccess;
+}
+cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t, cudaMemcpy3DParms*) { return cudaSuccess; }
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes*, const void*) { return cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) {
+    *device = 0;
+    return cudaSuccess;
+}
+std::atomic<size_t> persisting{0};
+cudaError_t cudaDeviceSetLimit(cudaLimit, size_t value) {
+    persisting = value;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) {
+    *value = persisting;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache*) { return cudaSuccess; }
+cudaError_t cudaStreamGetAttribute(cudaStream_t, cudaStreamAttrID, cudaStreamAttrValue*) { return cudaSuccess; }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, unsigned long long) {
     *instance = reinterpret_cast<cudaGraphExec_t>(new Graph(*reinterpret_cast<Graph*>(graph)));
     return cudaSuccess;

@@ -2,7 +2,9 @@
 #ifndef MSBENCH_CPU_API_HPP
 #define MSBENCH_CPU_API_HPP
 
+#include <atomic>
 #include <ctime>
+#include <malloc.h>
 
 #include "launch.hpp"
 
@@ -19,10 +21,20 @@ enum { cudaMemAttachGlobal = 1, cudaHostAllocDefault = 0 };
 
 namespace msbench_cpu {
 
+/// What has been allocated and not freed.
+inline std::atomic<int64_t> live_bytes{0};
+
 /// Aligned as cudaMalloc does, and filled with 0xFF: nothing may count on zeros.
 inline cudaError_t allocate(void** p, size_t bytes) {
     if (posix_memalign(p, 256, bytes ? bytes : 1) != 0) return remember(cudaErrorMemoryAllocation);
     std::memset(*p, 0xFF, bytes);
+    live_bytes += static_cast<int64_t>(malloc_usable_size(*p));
+    return cudaSuccess;
+}
+
+inline cudaError_t release(void* p) {
+    live_bytes -= static_cast<int64_t>(malloc_usable_size(p));
+    std::free(p);
     return cudaSuccess;
 }
 
@@ -56,9 +68,14 @@ template <class T>
 cudaError_t cudaHostAlloc(T** p, size_t bytes, unsigned = cudaHostAllocDefault) {
     return cudaMalloc(p, bytes);
 }
-static inline cudaError_t cudaFree(void* p) { return std::free(p), cudaSuccess; }
-static inline cudaError_t cudaFreeHost(void* p) { return std::free(p), cudaSuccess; }
-static inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return std::free(p), cudaSuccess; }
+template <class T>
+cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) {
+    *pitch = (width + 255) / 256 * 256;
+    return cudaMalloc(p, *pitch * height);
+}
+static inline cudaError_t cudaFree(void* p) { return msbench_cpu::release(p); }
+static inline cudaError_t cudaFreeHost(void* p) { return msbench_cpu::release(p); }
+static inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return msbench_cpu::release(p); }
 
 static inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
     if (bytes) std::memmove(to, from, bytes);

@@ -1,0 +1,140 @@
+"""The command that looks at other people's kernels: audit."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from msbench import databases, report
+from msbench.cli._app import app
+from msbench.cli._options import CASES_HELP, Db, Exec, Seed, amount, command_line, err, out, pick_executor
+from msbench.cli._options import Device as DeviceOption
+from msbench.errors import MsbenchError
+from msbench.model import Device, Study, Trial
+from msbench.store.store import Store
+
+if TYPE_CHECKING:
+    from msbench.audit.verdict import Verdict
+
+_EXPECTED = "builds alone, right on the paper's sizes and on unseen ones"
+
+
+@app.command()
+def audit(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder; every .cu file in it and below is audited.")],
+    abi: Annotated[str, typer.Option("--abi", help="The files' calling convention.")] = "mskernelbench",
+    executor: Exec = "auto",
+    cases: Annotated[str, typer.Option("--cases", help=f"{CASES_HELP} Inputs are uniform in all of them.")] = (
+        "paper+odd+heldout"
+    ),
+    budget: Annotated[
+        float, typer.Option("--budget", callback=amount, help="Seconds of measuring a case may take.")
+    ] = 0.5,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            help="Write the report to this file, and as JSON beside it, not to the output.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of Markdown.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Take over the verdicts that the same command has found on this device.")
+    ] = False,
+    seed: Seed = 0,
+    device: DeviceOption = None,
+    db: Db = None,
+) -> None:
+    """Evaluate kernels that follow a published calling convention: do they build, are they right, are they fast?
+
+    Each file is compiled alone, checked on the paper's sizes and on sizes that it has not seen, and where it is right on
+    the former timed against our version and the library baselines. Verdicts are recorded with the file's hash, never its
+    source. Exit code 1 if a file is not right. docs/audit.md tells more.
+
+    Example: `msbench audit kernels_of_theirs --abi mskernelbench --report audit.md`
+    """
+    from msbench.audit import abi as conventions
+    from msbench.audit import files
+    from msbench.audit.markdown import report as rendered
+    from msbench.audit.run import Settings, audit_digest
+    from msbench.audit.run import audit as audited
+    from msbench.harness.evaluate import harness_digest
+    from msbench.harness.protocols import Remembers
+
+    found = files.find(folder, conventions.load(abi))
+    command = command_line(without="--resume")
+    store = databases.writer(db)
+    with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
+        where: Device = chosen.checked_on() if isinstance(chosen, Remembers) else chosen.device()
+        store.add_device(where)
+        known, started_at = _known(store, where, command, audit_digest()) if resume else ({}, "")
+        started_at = started_at or datetime.now(UTC).isoformat(timespec="milliseconds")
+        verdicts = {f.name: known[f.name, f.sha256] for f in found if (f.name, f.sha256) in known}
+        left = [f for f in found if f.name not in verdicts]
+        if resume:
+            err.print(f"{len(verdicts)} of {len(found)} files are done already.")
+        for verdict in audited(chosen, left, Settings(cases, seed, budget), live):
+            verdicts[verdict.file] = verdict
+            trial = Trial(
+                study=Study.AUDIT,
+                subject=verdict.file,
+                expected=_EXPECTED,
+                outcome=verdict.outcome,
+                held=verdict.held,
+                details={"abi": abi, "audit": audit_digest(), "verdict": verdict.as_json()},
+                device_id=where.id,
+                harness=harness_digest(),
+                command=command,
+                created_at=started_at,
+            )
+            store.add_trials([trial])
+            live.task(f"{len(verdicts)} of {len(found)} files done")
+            colour = "green" if verdict.held else "red"
+            err.print(f"[{colour}]{escape(verdict.file)}[/]: {escape(verdict.outcome)}", soft_wrap=True)
+    ordered = [verdicts[f.name] for f in found]
+    made = f"Made by `{command}` on {where.name} ({chosen.name} executor), {started_at[:10]}."
+    text = rendered(f"Audit of {folder.name}: {abi}", made, ordered)
+    facts: dict[str, Any] = {
+        "abi": abi,
+        "command": command,
+        "device": where.name,
+        "executor": chosen.name,
+        "started_at": started_at,
+        "files": [v.as_json() | {"held": v.held, "outcome": v.outcome} for v in ordered],
+    }
+    if markdown is not None:
+        _write(markdown, text)
+        _write(markdown.with_suffix(".json"), json.dumps(facts, indent=1) + "\n")
+    else:
+        sys.stdout.write(json.dumps(facts, indent=1) + "\n" if as_json else text)
+    if not all(v.held for v in ordered):
+        raise typer.Exit(1)
+
+
+def _known(store: Store, device: Device, command: str, audit: str) -> tuple[Mapping[tuple[str, str], Verdict], str]:
+    """The verdicts of the newest recording by this command and source on this device, and when it began."""
+    from msbench.audit.verdict import Verdict
+
+    found: dict[str, list[Verdict]] = {}
+    for trial in store.trials(Study.AUDIT):
+        if (trial.device_id, trial.command, trial.details.get("audit")) == (device.id, command, audit):
+            found.setdefault(trial.created_at, []).append(Verdict.from_json(trial.details["verdict"]))
+    newest = max(found, default="")
+    return {(v.file, v.sha256): v for v in found.get(newest, ())}, newest
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise MsbenchError(f"{path} can't be written: {error.strerror}.") from error
+    out.print(f"wrote {escape(str(path))}", soft_wrap=True)

@@ -1,0 +1,142 @@
+"""What a launcher may call, by name, and in which words the rest is refused. docs/contract.md says it for people.
+
+A symbol that no entry of ``ALLOWED`` matches is refused. The rules below only find the words for it, and say which names a
+library version may not call either.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Names that are refused. ``trick`` completes "the file …". ``libraries``: library versions may call them."""
+
+    trick: str
+    names: re.Pattern[str]
+    libraries: bool = False
+
+
+def _rule(trick: str, names: str, *, libraries: bool = False) -> Rule:
+    return Rule(trick, re.compile("|".join(names.split())), libraries)
+
+
+RULES = (
+    _rule("looks up functions at run time", r"dlm?open dlv?sym dlclose dladdr1? dl_iterate_phdr cuGetProcAddress\w*"),
+    _rule(
+        "loads device code at run time",
+        r"cu(da)?(Module|Library|Kernel)[A-Z]\w* cuLink\w+ nvrtc\w+ nvJitLink\w+ nvPTXCompiler\w+ cudaGetKernel cudaInitDevice",
+    ),
+    _rule("starts threads", r"pthread_\w+ thrd_\w+ _ZNSt6thread\w* _ZNSt7jthread\w* _ZNKSt6thread\w* GOMP_\w+ omp_\w+ __cilk\w+"),
+    _rule("starts processes", r"v?fork clone3? exec[lv]\w* fexecve posix_spawn\w* system popen pclose wait waitpid wait[34] daemon"),
+    _rule(
+        "signals, stops or looks into processes",
+        r"kill killpg tgkill tkill raise sigqueue ptrace process_vm_\w+ pidfd_\w+ prctl arch_prctl getp?pid getppid getpgrp getpgid setsid setpgid",
+    ),
+    _rule("makes system calls by number", r"syscall"),
+    _rule(
+        "opens files, pipes or sockets",
+        r"(f|fd|f?re)?open(64|at|at64|dir)? __open\w* creat(64)? p?readv?(64)? p?writev?(64)? __p?read\w* f(read|getc|gets|close|scanf)\w* "
+        r"mmap(64)? munmap mprotect mremap memfd_create shm\w+ socket\w* connect bind listen accept4? send\w* recv\w* getaddrinfo ioctl "
+        r"fcntl(64)? dup[23]? pipe2? close poll ppoll select epoll_\w+ unlink\w* rename\w* mkdir\w* opendir readdir\w* f?stat\w* f?truncate\w* "
+        r"link symlink\w* readlink\w* _Z\w*basic_\w*(fstream|filebuf)\w* _ZNSt10filesystem\w* io_\w+ inotify_\w+ sendfile\w*",
+    ),
+    _rule(
+        "looks at the environment or at the clock",
+        r"(secure_)?getenv __environ environ _environ uname gethostname getcwd getauxval sysconf getrusage time times clock clock_\w+ "
+        r"gettimeofday ftime _ZNSt6chrono\w*now\w* program_invocation\w* sched_getaffinity get_nprocs\w* sleep usleep nanosleep",
+    ),
+    _rule(
+        "changes its process",
+        r"setenv putenv unsetenv clearenv f?chdir chroot umask setrlimit\w* prlimit\w* sigaction signal bsd_signal sysv_signal sigprocmask "
+        r"sigaltstack setitimer alarm timer_\w+ f[e](setround|setenv|updateenv|enableexcept|disableexcept|holdexcept|setexceptflag) sched_\w+ nice "
+        r"setpriority personality set[eug]*id setlocale mlock\w* madvise malloc_(trim|info|stats|[gs]et_state) mallopt seccomp",
+    ),
+    _rule("runs code when the process or a thread ends", r"(__cxa_)?(thread_)?atexit on_exit (__cxa_)?at_quick_exit __cxa_thread_atexit\w*"),
+    _rule("ends the process or jumps out of the launcher", r"_exit _Exit quick_exit (sig|_)?(_)?longjmp _?_?(sig)?setjmp (get|set|make|swap)context"),
+    _rule(
+        "calls a vendor library in a version that declares none",
+        r"cublas\w+ cudnn\w+ cusparse\w+ cufft\w+ curand\w+ cusolver\w+ cutensor\w+ nvblas\w+ nccl\w+ npp\w+ _ZN\w*(cudnn_frontend|thrust)\w*",
+        libraries=True,
+    ),
+    _rule(
+        "allocates or frees device memory",
+        r"cuda(Malloc|Free|HostAlloc|Host(Un)?[rR]egister|HostGet|MemPool|DeviceGet\w*MemPool|DeviceSetMemPool|Ipc|Import|ExternalMemory|Array)\w* cuMem\w+",
+        libraries=True,
+    ),
+    _rule(
+        "waits for the device or asks how far it is",
+        r"cuda(Device|Thread|Ctx)Synchronize cuda(Stream|Event)(Synchronize|Query)",
+        libraries=True,
+    ),
+    _rule(
+        "copies through the host or outside its stream",
+        r"cudaMem(cpy|set)(2D|3D|Peer|(To|From)(Array|Symbol)\w*|2D(To|From)Array\w*|3DPeer)? cudaMemcpy(To|From)Symbol\w* cudaMemcpyBatchAsync cudaMemcpy((Host|Device)ToHost|HostToDevice|Default) "
+        r"cudaMemPrefetch\w* cudaMemAdvise\w*",
+        libraries=True,
+    ),
+    _rule(
+        "runs host code in the stream",
+        r"cudaLaunchHostFunc\w* cudaStreamAddCallback cudaUserObject\w*",
+        libraries=True,
+    ),
+    _rule(
+        "builds, captures or replays graphs",
+        r"cudaGraph\w+ cudaStream(Begin|End|Is|Get|Update)?Captur\w+ cudaStream(Begin|End)\w*Graph\w* cudaThreadExchangeStreamCaptureMode",
+        libraries=True,
+    ),
+    _rule("changes the device's settings", r"cudaSetDevice", libraries=True),  # CUB sets the one that is current already
+    _rule(
+        "changes the device's settings",
+        r"cuda(Device|Ctx)(Set|Reset|Enable|Disable)\w* cudaStream(Set|Get|Copy)?Attr\w* cudaSet\w+ cudaProfiler\w+ cudaGreenCtx\w+ "
+        r"cudaExecutionCtx\w* cudaFuncSetCacheConfig cudaFuncSetSharedMemConfig",
+    ),
+    _rule("keeps state between calls in managed memory", r"__cuda(RegisterManaged|InitModule|InitManaged)\w*", libraries=True),
+    _rule("uses another stream, or events", r"cudaStream\w+ cudaEvent\w+", libraries=True),
+    _rule("takes the address of device variables", r"cudaGetSymbol\w+ cudaGetFuncBySymbol", libraries=True),
+    _rule("calls the driver beside the runtime", r"cu[A-Z]\w+", libraries=True),
+    _rule("prints", r"v?f?printf v?dprintf puts fputs putchar putc perror __f?printf_chk __v?f?printf_chk _ZSt4c(out|err|log) _ZNSo\w* _ZSt\w*ostream\w* fwrite fflush fputc", libraries=True),
+    _rule("gets symbols under other names", r"__wrap_\w+ __real_\w+"),
+)  # fmt: skip
+
+_CUDA = r"""
+    cudaLaunch(Cooperative)?Kernel cudaLaunchKernelExC cuda(Get|PeekAt)LastError cudaGetError(Name|String)
+    cudaMemsetAsync cudaMemset2DAsync cudaMemset3DAsync cudaMemcpyAsync cudaMemcpy2DAsync cudaMemcpy3DAsync
+    cudaGetDevice cudaDeviceGetAttribute cudaGetDeviceProperties(_v2)? cudaRuntimeGetVersion cudaDriverGetVersion
+    cudaFuncSetAttribute cudaFuncGetAttributes cudaOccupancy\w+ cudaGetDriverEntryPoint(ByVersion)?
+    __cuda(Register|Unregister)(FatBinary|FatBinaryEnd|Function|Var) __cuda(Push|Pop)CallConfiguration __cudaGetKernel
+    __cudaLaunchKernel(_ptsz)?
+"""
+
+_C = r"""
+    mem(cpy|move|set|cmp|chr|ccpy) __mem(cpy|move|set)_chk str(n?cmp|n?len|n?cpy|chr|rchr) bcmp
+    malloc calloc realloc free malloc_usable_size aligned_alloc posix_memalign abort exit __assert_fail __stack_chk_fail l?l?abs l?l?div qsort
+    (__)?(a?(sin|cos|tan)h?|sincos|atan2|exp(2|10|m1)?|log(2|10|1p|b)?|l?l?(gamma|round|rint)|tgamma|pow|sqrt|cbrt|hypot|fabs|floor|ceil|trunc|
+    nearbyint|fmod|remainder|remquo|fma|fmax|fmin|fdim|erfc?|ldexp|frexp|modf|scalbl?n|ilogb|copysign|nextafter|nan|j[01n]|y[01n]|
+    isnan|isinf|finite|signbit|fpclassify)[fl]?(_finite)?
+    __(udivti3|divti3|umodti3|modti3|mulodi4|truncsfbf2|extendbfsf2|truncdfbf2|extendhfsf2|truncsfhf2|floatuntisf|floattisf|popcountdi2)
+    sched_yield _GLOBAL_OFFSET_TABLE_ __dso_handle __tls_get_addr __gxx_personality_v0 __gcc_personality_v0 _Unwind_Resume
+    _Zn[aw]\w+ _Zd[la]\w+ __cxa_(guard_(acquire|release|abort)|allocate_exception|free_exception|throw|rethrow|begin_catch|end_catch|
+    pure_virtual|throw_bad_array_new_length|bad_cast|get_exception_ptr|call_unexpected)
+    _ZSt\d+__throw_\w+ _ZSt9terminatev _ZNK?St\d+(exception|\w+_error|bad_alloc|bad_function_call)\w* _ZNSt7__cxx1112basic_string\w*
+    _ZSt(18|29)_Rb_tree\w+ _ZNSt8__detail\w+ _ZNSt8ios_base4Init[CD]1Ev _ZSt21ios_base_library_initv _ZT[IVS]\w+ _ZTVN10__cxxabiv1\w+
+"""
+
+_EMULATOR = r"""_Z\w*11msbench_cpu\w* msbench_cpu_\w+ threadIdx blockIdx blockDim gridDim _ZTH(threadIdx|blockIdx|blockDim|gridDim)"""
+
+ALLOWED = re.compile("|".join(f"(?:{part})" for part in re.sub(r"\|\s+", "|", _CUDA + _C + _EMULATOR).split()))
+"""What a version that declares no library may refer to: the runtime's launches and questions, C's memory and arithmetic, and
+what the compilers themselves put in."""
+
+
+def allowed(symbol: str) -> bool:
+    """Whether any version may refer to it."""
+    return ALLOWED.fullmatch(symbol) is not None
+
+
+def broken(name: str, library: bool = False) -> Rule | None:
+    """The rule that a name breaks."""
+    rule = next((r for r in RULES if r.names.fullmatch(name)), None)
+    return None if rule is None or (library and rule.libraries) else rule

@@ -1,0 +1,133 @@
+"""Looks at a file's text, before anything is compiled: what it includes, what it hides, which names it uses.
+
+Only what can be said for certain without a compiler; calls that macros put together are found in the object (``objects``).
+"""
+
+from __future__ import annotations
+
+import re
+
+from msbench.harness.screen.rules import broken
+
+_LEXEMES = re.compile(
+    r"""
+    (?P<comment>//(?:[^\n\\]|\\.)*|/\*.*?(?:\*/|\Z))
+  | (?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\((?P<raw>.*?)\)(?P=mark)"
+  | (?P<include>^[ \t]*\#[ \t]*include\b)
+  | (?:u8|[uUL])?"(?P<string>(?:[^"\\\n]|\\.)*)"
+  | (?P<char>(?<![\w])'(?:[^'\\\n]|\\.)+')
+    """,
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?P<name>\w+)(?P<rest>.*)$", re.MULTILINE)
+_INCLUDED = re.compile(r'[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
+_PRAGMA = re.compile(
+    r"(?:\bpragma|\b_Pragma)\W+(comment|redefine_extname|weak|extern_prefix|init|fini|include_alias)\b"
+)
+_ASSEMBLY = re.compile(
+    r"\.(?:incbin|include|macro|pushsection|section|init_array)\b|\bsyscall\b|\bsysenter\b|\bint\s+\$?0x80"
+)
+_WORD = re.compile(r"(?<![\w.])(?P<scope>(?:[A-Za-z_]\w*::)*)(?P<name>[A-Za-z_]\w*)")
+_TELLING = re.compile(
+    r"cuda[A-Z]\w+|(?:cublas|cudnn|cusparse|cufft|curand|cusolver|nvrtc|nvJitLink)[A-Z]\w+|pthread_\w+|dl[mv]?(?:open|sym)|v?fork|"
+    r"ptrace|prctl|getppid|setrlimit|seccomp|atexit|syscall"
+)
+"""Names that mean one thing wherever they stand. Others (``read``, ``kill``, ``time``) may be a kernel's own words."""
+
+_DEVICE_WIDE = re.compile(r"\b(cub\s*::\s*Device\w+|thrust\s*::\s*\w+)")
+_THREADS = re.compile(
+    r"\bstd\s*::\s*(thread|jthread|async|fstream|ofstream|ifstream|filesystem|system|getenv|atexit)\b"
+)
+_CONSTANT = re.compile(r"\b__constant__\b(?P<declaration>[^;={]*)[;={]")
+_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
+
+
+def stripped(source: str) -> str:
+    """The text without comments and without what strings hold; lines keep their numbers."""
+    return _LEXEMES.sub(_blank, source.replace("\\\r\n", "").replace("\\\n", ""))
+
+
+def constants(source: str) -> frozenset[str]:
+    """The names of ``__constant__`` variables: the host keeps a shadow of each, which is no state."""
+    declarations = (m["declaration"] for m in _CONSTANT.finditer(stripped(source)))
+    return frozenset(name[1] for d in declarations if (name := _NAME.search(d.rstrip())))
+
+
+def tricks(source: str, library: bool) -> str | None:
+    """What the file's text shows that it may not do, as the rest of a sentence that begins with "the file".
+
+    ``library``: it may call CUDA and the vendor libraries as it likes.
+    """
+    spliced = source.replace("\\\r\n", "").replace("\\\n", "")
+    code = _LEXEMES.sub(_blank, spliced)
+    if "%:" in code or "??=" in source:
+        return "spells # as a digraph or trigraph"
+    for directive in _DIRECTIVE.finditer(_without_comments(spliced)):
+        if trick := _directive(directive["name"], directive["rest"]):
+            return trick
+    if found := _PRAGMA.search(_without_comments(spliced)):
+        return f"changes what its symbols mean (#pragma {found[1]})"
+    if found := _ASSEMBLY.search(_strings(_without_comments(spliced))):
+        what = found[0].strip()
+        if what in (".incbin", ".include"):
+            return f"takes in another file ({what} in an asm statement)"
+        return f"holds assembly for the host ({what} in an asm statement)"
+    if "msbench_cpu" in code:
+        return "reaches into the cpu executor's own runtime (msbench_cpu)"
+    if not library and (found := _DEVICE_WIDE.search(code)):
+        return f"calls a library's own kernels ({''.join(found[1].split())}) in a version that declares none"
+    if found := _THREADS.search(code):
+        return _standard(found[1])
+    for word in _WORD.finditer(code):
+        name = word["name"]
+        if name.endswith("_t") or not _TELLING.fullmatch(name) or word["scope"].rstrip(":") not in ("", "std"):
+            continue
+        if rule := broken(name, library and name.startswith("cu")):
+            return f"{rule.trick} ({name})"
+    return None
+
+
+def _directive(name: str, rest: str) -> str | None:
+    if name in ("include_next", "import", "embed", "assert", "ident", "sccs"):
+        return f"takes in another file (#{name})"
+    if name != "include":
+        return None
+    found = _INCLUDED.match(rest)
+    if found is None:
+        return "includes a file whose name a macro makes"
+    path = found[1] or found[2]
+    if path.startswith(("/", "~")) or ".." in path.split("/"):
+        return f"includes a file from outside: {path}"
+    return None
+
+
+def _standard(name: str) -> str:
+    if name in ("thread", "jthread", "async"):
+        return f"starts threads (std::{name})"
+    rule = broken(name)
+    return f"{rule.trick} (std::{name})" if rule else f"opens files, pipes or sockets (std::{name})"
+
+
+def _blank(found: re.Match[str]) -> str:
+    if found["include"]:
+        return found[0]
+    filler = "\n" * found[0].count("\n")
+    return f'""{filler}' if found["comment"] is None else f" {filler}"
+
+
+def _without_comments(text: str) -> str:
+    return _LEXEMES.sub(lambda m: m[0] if m["comment"] is None else " " + "\n" * m[0].count("\n"), text)
+
+
+def _strings(text: str) -> str:
+    """What the strings hold, those that stand beside each other joined as the compiler joins them."""
+    joined, end = [], -1
+    for found in _LEXEMES.finditer(text):
+        held = found["string"] if found["string"] is not None else found["raw"]
+        if held is None:
+            continue
+        if end < 0 or text[end : found.start()].strip():
+            joined.append("\n")
+        joined.append(held.replace(r"\n", "\n").replace(r"\t", "\t"))
+        end = found.end()
+    return "".join(joined)

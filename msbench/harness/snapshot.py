@@ -1,0 +1,99 @@
+"""What a launcher may not leave changed in its process: a worker looks before and after each call.
+
+Standard library only, since measured processes import it, and no pathlib where it matters: there are many calls. Threads are not looked at: drivers start their own when they
+like.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+_C = ctypes.CDLL(None)
+# What the emulator catches from its first launch on, and the C library from its first thread on.
+_OTHERS_SIGNALS = (
+    *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGURG),
+    32,
+    33,
+)
+_LIMITS = tuple(sorted(name for name in dir(resource) if name.startswith("RLIMIT_")))
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+
+
+def take() -> dict[str, str]:
+    """The process's state by what it is called; what this system does not tell is left out."""
+    state = {
+        "the floating-point environment": _arithmetic(),
+        "the environment": "\n".join(_environment()),
+        "the current folder": str(Path.cwd()),
+        "the limits": ", ".join(f"{name} {resource.getrlimit(getattr(resource, name))}" for name in _LIMITS),
+        "the timers": ", ".join(str(signal.getitimer(timer)[1]) for timer in _TIMERS),
+    }
+    with suppress(OSError):
+        state["open files"] = ", ".join(_files())
+        state["child processes"] = " ".join(_children())
+        state["the signal handlers"] = _handlers()
+    if hasattr(os, "sched_getaffinity"):
+        state["processors and priority"] = f"{sorted(os.sched_getaffinity(0))} {os.getpriority(os.PRIO_PROCESS, 0)}"
+    return state
+
+
+def changed(before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
+    """What differs, as a clause; None where nothing does."""
+    different = [name for name in before if before[name] != after.get(name)]
+    if not different:
+        return None
+    return f"the launcher left {' and '.join(different)} changed"
+
+
+def _arithmetic() -> str:
+    """Rounding, traps, and whether the smallest numbers are lost; the last two of the processor itself."""
+    smallest = sys.float_info.min
+    kept = smallest / 2 * 2 == smallest
+    upwards, downwards = 1.0 + sys.float_info.epsilon / 2 * 1.0000001, 1.0 - sys.float_info.epsilon / 4 * 0.9999999
+    rounding = _C.fegetround() if hasattr(_C, "fegetround") else 0
+    traps = _C.fegetexcept() if hasattr(_C, "fegetexcept") else 0
+    return f"{rounding} {traps} {kept} {upwards!r} {downwards!r}"
+
+
+def _environment() -> list[str]:
+    """As C sees it, which is not what ``os.environ`` remembers."""
+    found: list[str] = []
+    with suppress(ValueError):
+        variables = ctypes.POINTER(ctypes.c_char_p).in_dll(_C, "environ")
+        while variables and (variable := variables[len(found)]) is not None:
+            found.append(variable.decode(errors="replace"))
+    return found
+
+
+def _files() -> list[str]:
+    """Open files by number, but for devices, sockets and what event loops use: a driver opens its own at any time."""
+    found = []
+    for number in sorted(map(int, os.listdir("/proc/self/fd"))):  # noqa: PTH208
+        with suppress(OSError):  # the descriptor of this listing
+            target = os.readlink(f"/proc/self/fd/{number}")  # noqa: PTH115
+            if not target.startswith(("/dev/", "anon_inode:", "socket:", "/proc/")):
+                found.append(f"{number} {target}")
+    return found
+
+
+def _children() -> list[str]:
+    found = []
+    for task in os.listdir("/proc/self/task"):  # noqa: PTH208
+        with suppress(OSError), open(f"/proc/self/task/{task}/children", "rb") as children:  # noqa: PTH123
+            found += children.read().decode().split()
+    return sorted(found)
+
+
+def _handlers() -> str:
+    """Which signals are blocked, ignored and caught."""
+    own = sum(1 << (number - 1) for number in _OTHERS_SIGNALS)
+    lines = Path("/proc/self/status").read_text().splitlines()
+    sets = [line.split() for line in lines if line.startswith(("SigBlk", "SigIgn", "SigCgt"))]
+    return " ".join(f"{name}{int(value, 16) & ~own:x}" for name, value in sets)

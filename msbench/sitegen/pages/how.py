@@ -1,0 +1,150 @@
+"""How we know: what was tried on the evaluator itself, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from msbench.model import Study, Trial
+from msbench.sitegen import format as fmt
+from msbench.sitegen import trial_charts, trials
+from msbench.sitegen.facts import Site
+from msbench.sitegen.page import Page
+from msbench.store.proofs import Proof, proofs
+
+NAVIGATION = (("How we know", "how.html"),)
+
+COMMANDS: Mapping[Study, str] = {
+    Study.EXPLOITS: "msbench exploits",
+    Study.MUTANTS: "msbench mutants --record",
+    Study.SAME: "msbench study",
+    Study.SLOWDOWN: "msbench study",
+    Study.FAULTS: "python -m tests.faults.study",
+    Study.THROUGHPUT: "msbench bench --profile-harness",
+}
+"""What records a study that a database lacks."""
+
+TIMED = (Study.SAME, Study.SLOWDOWN, Study.THROUGHPUT)
+"""What a processor has no part in: its times are never shown."""
+
+MISTAKES = 12
+"""How many kinds of mistake the table shows; those that were not rejected come before the others."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A proof, with the sentence that says where it comes from."""
+
+    proof: Proof
+    label: str
+
+    @property
+    def where(self) -> str:
+        """The device, for a column's head."""
+        return self.proof.device.name
+
+
+def pages(site: Site) -> Iterator[Page]:
+    """The one page."""
+    found = {study: recordings(site, study) for study in Study}
+    exploits = found[Study.EXPLOITS]
+    same, slowed = (trials.pairs(_of_one(found[study])) for study in (Study.SAME, Study.SLOWDOWN))
+    verdicts = trials.verdicts(_of_one(found[Study.THROUGHPUT]))
+    itself = trial_charts.against_itself("two-copies", same, slowed)
+    time = trial_charts.where_time_goes("where-time-goes", verdicts)
+    context = {
+        "recordings": found,
+        "commands": COMMANDS,
+        "headlines": headlines(found),
+        "tricks": trials.tricks([one.proof for one in exploits]),
+        "exploits": [(one, trials.refusals(one.proof)) for one in exploits],
+        "mutants": [(one, trials.mistakes(one.proof.trials)) for one in found[Study.MUTANTS]],
+        "shown_mistakes": MISTAKES,
+        "agreement": trials.agreement(same),
+        "limits": trials.Limits(),
+        "slowed": slowed,
+        "unmeasured": sum(len(_of_one(found[s])) for s in (Study.SAME, Study.SLOWDOWN)) - len(same) - len(slowed),
+        "disturbed": sum(pair.disturbed for pair in (*same, *slowed)),
+        "itself": itself,
+        "faults": [(one, trials.kills(one.proof.trials), others(one.proof)) for one in found[Study.FAULTS]],
+        "pace": trials.pace(_of_one(found[Study.THROUGHPUT])),
+        "verdicts": verdicts,
+        "bars": trial_charts.BARS,
+        "time": time,
+    }
+    yield Page(
+        "how.html",
+        "how.html",
+        "How we know",
+        "What was done to cheat, confuse and break the evaluator behind these figures, and what came out.",
+        context,
+        charts=itself is not None or time is not None,
+    )
+
+
+def recordings(site: Site, study: Study) -> list[Recording]:
+    """The newest recording on a GPU and the newest on a processor."""
+    found: dict[str, Recording] = {}
+    for proof in proofs(site.store, study):
+        kind = proof.device.kind
+        if kind == "cuda" or study not in TIMED:
+            found.setdefault(kind, Recording(proof, label(site, proof)))
+    return list(found.values())
+
+
+def label(site: Site, proof: Proof) -> str:
+    """Device, day and the evaluator's version, and whether the newest figures here come from the same version."""
+    driver = f" (driver {proof.device.driver})" if proof.device.driver else ""
+    said = f"Recorded on {proof.device.name}{driver} on {fmt.day(proof.created_at)}, harness {proof.harness[:12]}"
+    newest = next((e.harness for e in reversed(site.evaluations.values()) if e.harness and not e.recorded_from), "")
+    if newest and newest != proof.harness:
+        said += f"; the newest evaluation here is by harness {newest[:12]}"
+    return f"{said}."
+
+
+def headlines(found: Mapping[Study, Sequence[Recording]]) -> list[tuple[str, str]]:
+    """The figures at the top, as (value, what it is); a study that was not recorded has none."""
+    shown: list[tuple[str, str]] = []
+    if found[Study.EXPLOITS]:
+        best = found[Study.EXPLOITS][0]
+        sums = trials.refusals(best.proof)
+        shown.append((f"{sums.refused} of {sums.tricks}", f"cheating kernels refused on {best.where}"))
+    if found[Study.MUTANTS]:
+        shown.append((_held(found[Study.MUTANTS][0].proof), "wrong kernels rejected wherever they are wrong"))
+    agreement = trials.agreement(trials.pairs(_of_one(found[Study.SAME])))
+    if agreement:
+        shown.append(
+            (f"{agreement.covered} of {agreement.pairs}", "identical pairs not told apart, at 95 % confidence")
+        )
+    if found[Study.SLOWDOWN]:
+        slowed = found[Study.SLOWDOWN][0].proof
+        shown.append((_held(slowed), "injected slowdowns found"))
+    killed = [t for one in found[Study.FAULTS] for t in one.proof.trials if trials.killed(t)]
+    if killed:
+        shown.append((f"{sum(t.held for t in killed)} of {len(killed)}", "kills after which nothing was lost"))
+    pace = trials.pace(_of_one(found[Study.THROUGHPUT]))
+    if pace:
+        shown.append((fmt.seconds(pace.median_s), "from source to stored verdict, median"))
+    return shown
+
+
+def _held(proof: Proof) -> str:
+    return f"{proof.held} of {proof.total}"
+
+
+def _of_one(found: Sequence[Recording]) -> Sequence[Trial]:
+    return found[0].proof.trials if found else ()
+
+
+def others(proof: Proof) -> list[dict[str, object]]:
+    """Everything but the kills that held, one line each: what did not hold comes first."""
+    shown = [trial for trial in proof.trials if not (trials.killed(trial) and trial.held)]
+    return [
+        {
+            "trial": trial,
+            "kind": "kill" if trials.killed(trial) else trials.word(trial.details, "kind") or trial.subject,
+            "command": trials.word(trial.details, "command"),
+            "point": trials.word(trial.details, "point"),
+        }
+        for trial in sorted(shown, key=lambda trial: trial.held)
+    ]

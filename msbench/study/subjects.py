@@ -1,0 +1,66 @@
+"""Which tasks and cases a study tries: by a rule, so that nobody picks those that come out well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msbench import operators
+from msbench.errors import MsbenchError
+from msbench.harness.schedule import work
+from msbench.model import Candidate, Origin
+from msbench.spec import Case, Task
+from msbench.study.delay import is_single
+
+WORK_LIMIT = 5e9
+"""Cases of more operations (``schedule.work``) are left out: naive kernels take tens of milliseconds for them."""
+
+_STEPS = 5
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A case of a task, and the task's naive kernel."""
+
+    task: Task
+    case: Case
+    naive: Candidate
+
+    @property
+    def name(self) -> str:
+        """For example ``"relu/fp32 N=1024"``."""
+        return f"{self.task.operator.name}/{self.task.precision} {self.case.id}"
+
+
+def choose(count: int) -> list[Subject]:
+    """``count`` tasks at even distances in the list of all by scenario and name, one case of each.
+
+    Only tasks whose naive version is one kernel, launched once, are in the list (see ``delay``). Of the first task the
+    smallest case is taken, of the next ones those a quarter, half and three quarters up the list of its cases by cost, and
+    the largest; then again the smallest.
+
+    Raises:
+        MsbenchError: there are not so many tasks.
+    """
+    known = sorted(map(operators.load, operators.names()), key=lambda op: (op.scenario, op.name))
+    listed = [
+        (Task(op, precision), naive)
+        for op in known
+        for precision in op.precisions
+        for naive in operators.versions(op, precision)
+        if naive.origin is Origin.NAIVE and is_single(naive.source)
+    ]
+    if not 0 < count <= len(listed):
+        raise MsbenchError(
+            f"--tasks {count}: choose from 1 to {len(listed)}, the tasks with a naive version of one kernel."
+        )
+    chosen = [listed[number * len(listed) // count] for number in range(count)]
+    return [Subject(task, _case(task, number % _STEPS), naive) for number, (task, naive) in enumerate(chosen)]
+
+
+def _case(task: Task, step: int) -> Case:
+    op = task.operator
+    cases = sorted(
+        (case for case in op.cases if case.distribution == "uniform"), key=lambda case: (work(op, case), case.id)
+    )
+    cheap = [case for case in cases if work(op, case) <= WORK_LIMIT] or cases[:1]
+    return cheap[step * (len(cheap) - 1) // (_STEPS - 1)]

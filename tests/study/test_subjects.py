@@ -1,0 +1,83 @@
+"""What a study tries is chosen by a rule, and slowed down by what its source says."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from msbench import operators, resources
+from msbench.errors import MsbenchError, ToolchainError
+from msbench.harness import toolchain
+from msbench.harness.schedule import work
+from msbench.spec import Precision
+from msbench.study.delay import NO_WAIT, delayed, is_single
+from msbench.study.subjects import WORK_LIMIT, choose
+from tests.study.fakes import SOURCE
+
+
+def test_twenty_tasks_span_scenarios_precisions_and_sizes() -> None:
+    chosen = choose(20)
+    assert len({one.name for one in chosen}) == 20
+    assert len({one.task.operator.name for one in chosen}) == 20
+    assert {one.task.operator.scenario for one in chosen} == {
+        operators.load(name).scenario for name in operators.names()
+    }
+    counts = [sum(one.task.precision is precision for one in chosen) for precision in Precision]
+    assert min(counts) >= 8
+    costs = sorted(work(one.task.operator, one.case) for one in chosen)
+    assert costs[0] < 1e5
+    assert 1e9 < costs[-1] <= WORK_LIMIT
+    assert [one.name for one in choose(20)] == [one.name for one in chosen]
+
+
+def test_any_number_of_tasks_up_to_all() -> None:
+    assert len(choose(1)) == 1
+    with pytest.raises(MsbenchError, match=r"--tasks 0: choose from 1 to (\d+)"):
+        choose(0)
+    with pytest.raises(MsbenchError, match="--tasks 101"):
+        choose(101)
+
+
+def test_only_one_kernel_launched_once_is_single() -> None:
+    assert is_single(SOURCE)
+    assert not is_single(SOURCE.replace("    kernel<<<", "    for (int i = 0; i < 2; ++i) kernel<<<"))
+    assert not is_single(SOURCE + "__global__ void other() {}\n")
+    assert not is_single(SOURCE.replace("    return cuda", "    kernel<<<1, 1>>>(x, y, a, N);\n    return cuda"))
+
+
+def test_the_wait_is_the_first_thing_in_the_kernel() -> None:
+    bounded = SOURCE.replace("void kernel(", "void __launch_bounds__(256) kernel(")
+    for source in (SOURCE, bounded):
+        slow = delayed(source, 238, multiprocessors=132, registers=40)
+        assert "int64_t N) {\n    msbench_wait();\n    y[0] = x[0];" in slow
+        assert "clock64() - start < 238ll" in slow
+        assert slow.count("msbench_wait();") == 1
+
+
+@pytest.mark.parametrize(("registers", "warps"), [(16, 128), (32, 64), (33, 48), (40, 48), (64, 32), (255, 8)])
+def test_the_first_wave_is_as_large_as_registers_allow(registers: int, warps: int) -> None:
+    assert f"min(min(32u, 64u / warps), {warps}u / warps)" in delayed(
+        SOURCE, 1, multiprocessors=132, registers=registers
+    )
+
+
+def test_a_kernel_that_waits_compiles_and_differs_from_one_that_does_not_in_one_constant(tmp_path: Path) -> None:
+    try:
+        tools = toolchain.find()
+    except ToolchainError as error:
+        pytest.skip(f"needs nvcc: {error}")
+    op = operators.load("relu")
+    naive = operators.versions(op, Precision.FP32)[0].source
+    (tmp_path / "relu.h").write_text(operators.header(op, Precision.FP32))
+    lines = []
+    for cycles in (NO_WAIT, 238):
+        (tmp_path / "relu.cu").write_text(delayed(naive, cycles, multiprocessors=132, registers=20))
+        options = ["-O3", "-std=c++17", "-arch=sm_90", f"-I{resources.include_dir()}", "-include", "relu.h"]
+        command = [str(tools.nvcc), *options, "-ptx", "-o", "relu.ptx", "relu.cu"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        lines.append((tmp_path / "relu.ptx").read_text().splitlines())
+    assert len(lines[0]) == len(lines[1])
+    differing = [pair for pair in zip(*lines, strict=True) if pair[0] != pair[1]]
+    assert len(differing) == 1
