@@ -49,10 +49,7 @@ def main() -> None:
 
 def run(store: Store, device: Device, wanted: list[Work], folder: Path, kills: int, jobs: int, seed: int) -> int:
     """Kill each work so many times, record every one, and return how many left a trace."""
-    created_at, command = (
-        datetime.now(UTC).isoformat(),
-        f"python -m tests.faults.study {shlex.join(sys.argv[1:])}".strip(),
-    )
+    created_at, command = datetime.now(UTC).isoformat(), _command()
     places: Queue[Bench] = Queue()
     for number in range(jobs):
         places.put(Bench(folder / f"place-{number}"))
@@ -89,6 +86,17 @@ def run(store: Store, device: Device, wanted: list[Work], folder: Path, kills: i
             print(f"{'✗' if done.problem else '✓'} {trial.subject}: {trial.outcome}", flush=True)
     print(f"{len(numbered) - failed} of {len(numbered)} kills left no trace", flush=True)
     return failed
+
+
+def _command() -> str:
+    """What to type to repeat this; where its results went is nobody else's business."""
+    kept, words = ["python", "-m", "tests.faults.study"], iter(sys.argv[1:])
+    for word in words:
+        if word == "--db":
+            next(words, None)
+        elif not word.startswith("--db="):
+            kept.append(word)
+    return shlex.join(kept)
 
 
 def _normal(places: Queue[Bench], wanted: list[Work], jobs: int) -> dict[str, Undisturbed]:
