@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test sweep lint clean
+.PHONY: help demo test sweep faults fuzz lint clean
 
 help:
 	@echo "make demo   optimize two kernels and build the site (no GPU or key needed; both are used when there)"
 	@echo "make test   lint, types, import directions and every test"
 	@echo "make sweep  every kernel and every mutant on all affordable cases, on the processor"
+	@echo "make faults kill 200 commands at random points and record what came of it, on the processor"
+	@echo "make fuzz   bad input of every kind, twenty times as much as make test tries"
 	@echo "make clean  remove the environment, the caches and build/"
 
 # The stamp is newer than pyproject.toml when the environment is up to date.
@@ -43,6 +45,13 @@ sweep: $(VENV)/.stamp
 	mkdir -p build
 	$(BIN)/msbench bench --executor cpu --versions naive,library,best --db build/sweep.sqlite
 	$(BIN)/msbench mutants --executor cpu
+
+# Kills of real commands (docs/faults.md). On a GPU: python -m tests.faults.study --executor cuda --jobs 1 --kills 12
+faults: $(VENV)/.stamp
+	$(BIN)/python -m tests.faults.study
+
+fuzz: $(VENV)/.stamp
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n 2 tests/fuzz --timeout 3600
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

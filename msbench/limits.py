@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from msbench.errors import ToolchainError
+from msbench.guarded import disk_was_full, guarded
+
 COMPILE_S = 120.0
 """A compilation may take this long."""
 
@@ -61,32 +64,28 @@ def compile_within(
 
     Raises:
         OSError: it can't be started.
+        ToolchainError: the disk is full.
     """
     # The shell sets the limits: ``preexec_fn`` is unsafe in a process with threads, and builds run in threads.
     seconds = COMPILE_S if seconds is None else seconds
     nbytes = min(COMPILE_BYTES, memory())
     limits = f"ulimit -c 0; ulimit -t {int(seconds) + 1}; ulimit -v {nbytes >> 10}; ulimit -f {FILE_BYTES >> 9}"
     first = "{ echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null"  # to go where memory ends, and not the referee
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", f'{limits}; {first}; exec "$@"', "sh", *argv],
-            cwd=folder,
-            env={**environment, "TMPDIR": str(folder)},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
+    environment = {**environment, "TMPDIR": str(folder)}
+    try:
+        with (
+            (folder / "log").open("wb") as log,
+            guarded(
+                argv, limits=f"{limits}; {first}; ", cwd=folder, env=environment, stdout=log, stderr=log
+            ) as process,
+        ):
             code: int | None = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    with (folder / "log").open("rb") as log:
-        said = log.read(_LOG_BYTES).decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        code = None
+    with (folder / "log").open("rb") as written:
+        said = written.read(_LOG_BYTES).decode(errors="replace")
+    if code and disk_was_full(said, folder):
+        raise ToolchainError(f"{argv[0]} can't write to {folder}: the disk is full. Free some space, then repeat.")
     if code is None:
         return Ended(None, said, f"The compiler did not finish within {seconds:g} s and was stopped.", "timeout")
     # What a compiler says of itself; a kernel's own #error may say anything.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 
 import pytest
 from hypothesis import settings
@@ -11,7 +12,8 @@ from msbench.harness.gpus import gpus
 
 # A shared or slow machine is no failure: pytest-timeout ends what really hangs.
 settings.register_profile("msbench", deadline=None)
-settings.load_profile("msbench")
+settings.register_profile("fuzz", deadline=None, max_examples=int(os.environ.get("MSBENCH_EXAMPLES", "2000")))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "msbench"))
 
 
 def _why_no_gpu() -> str | None:

@@ -22,6 +22,7 @@ _CODE_START = re.compile(
     re.VERBOSE,
 )
 _CODE_WORD = re.compile(r"#\s*include|__global__|\bvoid\b|cudaError_t|extern")
+_OBJECT = re.compile(r'\{(?=\s*["}])')
 _FILE_NAME = re.compile(r"[\w./-]+\.(?:cuh|cu|h|hpp|hxx|inl|inc)\b")
 _LOCAL_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
 _LAUNCH = re.compile(r"\b(\w+)\s*(?:<[^<>;{}]*>)?\s*<<<")
@@ -81,16 +82,16 @@ def without_reasoning(reply: str) -> tuple[str, bool]:
 def json_objects(text: str) -> Iterator[Any]:
     """Every JSON object that stands in ``text``, outermost only. Raw line ends in strings are forgiven."""
     decoder = json.JSONDecoder(strict=False)
-    at = text.find("{")
-    while at >= 0:
+    start = _OBJECT.search(text)
+    while start:
         try:
-            value, end = decoder.raw_decode(text, at)
+            value, end = decoder.raw_decode(text, start.start())
             yield value
         except ValueError:
-            end = at + 1
+            end = start.start() + 1
         except RecursionError:  # thousands of levels: a model that repeats itself, and every level would be tried
             return
-        at = text.find("{", end)
+        start = _OBJECT.search(text, end)
 
 
 def _blocks(text: str) -> list[Block]:
@@ -213,10 +214,15 @@ def _assemble(main: Block, blocks: list[Block], operator: str) -> str:
         return match[0]
 
     text = _LOCAL_INCLUDE.sub(inline, main.text)
-    missing = {name for name in _LAUNCH.findall(code_only(text)) if not _defines(text, name)}
-    before = [b.text for b in others if b not in used and any(_defines(b.text, name) for name in missing)]
+    code = code_only(text)
+    missing = {name for name in set(_LAUNCH.findall(code)) if not _defines(code, name)}
+    before = []
+    for block in others if missing else ():
+        other = code_only(block.text)
+        if block not in used and any(_defines(other, name) for name in missing):
+            before.append(block.text)
     return "\n\n".join([*before, text])
 
 
-def _defines(text: str, kernel: str) -> bool:
-    return re.search(rf"__global__[^;{{}}]*\b{re.escape(kernel)}\s*\(", code_only(text)) is not None
+def _defines(code: str, kernel: str) -> bool:
+    return re.search(rf"__global__[^;{{}}]*\b{re.escape(kernel)}\s*\(", code) is not None

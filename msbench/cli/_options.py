@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -47,6 +48,15 @@ Exec = Annotated[
         "--executor", help="auto, cuda (measures), cpu (checks only) or recorded (figures from the database)."
     ),
 ]
+
+
+def amount(value: float | None) -> float | None:
+    """For options that are amounts: not even typer's ``min`` keeps NaN out."""
+    if value is not None and not 0 <= value < math.inf:
+        raise typer.BadParameter(f"{value} is no amount: a number that is 0 or more is meant.")
+    return value
+
+
 CASES_HELP = "paper, large, odd, heldout, all, smallest, or a case such as N=1024; several joined by '+'."
 Cases = Annotated[
     str,
@@ -57,10 +67,14 @@ Sittings = Annotated[
     typer.Option(
         "--sittings",
         min=1,
+        max=1000,
         help="How many times a case is measured, each time in new processes; those of more than 20 ms once.",
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of inputs, held-out sizes and measuring order.")]
+SEEDS = 2**63 - 1  # the largest integer of a database
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=SEEDS, help="Seed of inputs, held-out sizes and measuring order.")
+]
 
 
 def command_line(without: str = "") -> str:
@@ -92,6 +106,7 @@ def pick_executor(name: str, db: str | None, device: str | None, store: Store, *
     """The executor, told what is known already; a device that measures has its ceilings stored with the results."""
     from msbench import executors
 
+    store.check_clock()
     chosen = executors.pick(name, store=databases.reader(db), device=device, **options)
     ceilings = chosen.ceilings() if chosen.measures else None
     if ceilings is not None:

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from msbench import databases, report
 from msbench.cli._app import app
-from msbench.cli._options import CASES_HELP, Db, Exec, Seed, command_line, err, out, pick_executor
+from msbench.cli._options import CASES_HELP, Db, Exec, Seed, amount, command_line, err, out, pick_executor
 from msbench.cli._options import Device as DeviceOption
 from msbench.errors import MsbenchError
 from msbench.model import Device, Study, Trial
@@ -34,7 +34,9 @@ def audit(
     cases: Annotated[str, typer.Option("--cases", help=f"{CASES_HELP} Inputs are uniform in all of them.")] = (
         "paper+odd+heldout"
     ),
-    budget: Annotated[float, typer.Option("--budget", help="Seconds of measuring a case may take.")] = 0.5,
+    budget: Annotated[
+        float, typer.Option("--budget", callback=amount, help="Seconds of measuring a case may take.")
+    ] = 0.5,
     markdown: Annotated[
         Path | None,
         typer.Option(

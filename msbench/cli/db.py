@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,13 +10,16 @@ from rich.table import Table
 
 from msbench import databases
 from msbench.cli._app import db_app
-from msbench.cli._options import Db, Ops, err, out
+from msbench.cli._options import Db, Ops, amount, err, out
 from msbench.store.engine import shown
 
 
 @db_app.command()
 def merge(
-    other: Annotated[Path, typer.Argument(help="A database that another machine filled; it is only read.")],
+    other: Annotated[
+        str,
+        typer.Argument(help="A database that another machine filled, a file or an SQLAlchemy URL; it is only read."),
+    ],
     db: Db = None,
 ) -> None:
     """Put into the database what another machine measured. Merging twice is the same as once.
@@ -31,7 +33,7 @@ def merge(
         target.compact()
         where = target.where
     added = ", ".join(f"{count} {table}" for table, count in counts.items()) or "nothing new"
-    out.print(escape(f"{other} → {where}: {added}"), soft_wrap=True)
+    out.print(escape(f"{shown(other)} → {where}: {added}"), soft_wrap=True)
 
 
 @db_app.command()
@@ -61,7 +63,7 @@ def check(db: Db = None) -> None:
 @db_app.command()
 def counts(
     tolerance: Annotated[
-        float, typer.Option("--tolerance", min=0.0, help="How far apart the two may be, as a share.")
+        float, typer.Option("--tolerance", callback=amount, help="How far apart the two may be, as a share.")
     ] = 0.05,
     ops_dir: Ops = None,
     db: Db = None,

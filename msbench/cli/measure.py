@@ -22,6 +22,7 @@ from msbench.cli._options import (
     Ops,
     Seed,
     Sittings,
+    amount,
     command_line,
     err,
     out,
@@ -35,6 +36,8 @@ from msbench.store.store import Store
 
 if TYPE_CHECKING:
     from msbench.harness.batch import Job
+
+_LONGEST = 4 * 2**20  # bytes of a kernel's source
 
 
 @app.command("eval")
@@ -67,10 +70,7 @@ def evaluate_file(
     from msbench.harness.evaluate import Checks, Plan, evaluate
 
     operator = operators.load(op, ops_dir)
-    try:
-        source = file.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise MsbenchError(f"{file} can't be read: {error.strerror}.") from error
+    source = _read(file)
     candidate = Candidate(op, precision, source, Origin.EXTERNAL, label=file.name)
     known = {c.id: c for c in operators.versions(operator, precision)}
     candidate = known.get(candidate.id, candidate)
@@ -98,6 +98,18 @@ def evaluate_file(
         raise typer.Exit(1)
 
 
+def _read(file: Path) -> str:
+    """A kernel's text, from a file or a pipe."""
+    try:
+        with file.open("rb") as opened:
+            raw = opened.read(_LONGEST + 1)
+    except (OSError, ValueError) as error:
+        raise MsbenchError(f"{file} can't be read: {getattr(error, 'strerror', None) or error}.") from error
+    if len(raw) > _LONGEST:
+        raise MsbenchError(f"{file} is no kernel: it has more than {_LONGEST // 2**20} MiB.")
+    return raw.decode("utf-8", errors="replace")
+
+
 @app.command()
 def bench(
     tasks: Annotated[
@@ -117,7 +129,9 @@ def bench(
     profile_fastest: Annotated[
         bool, typer.Option("--profile-fastest", help="Profile it of each task's fastest version only.")
     ] = False,
-    budget: Annotated[float, typer.Option("--budget", help="Seconds of measuring a case may take.")] = 0.5,
+    budget: Annotated[
+        float, typer.Option("--budget", callback=amount, help="Seconds of measuring a case may take.")
+    ] = 0.5,
     sittings: Sittings = 1,
     batch: Annotated[
         int | None,

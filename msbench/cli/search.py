@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,20 @@ from rich.markup import escape
 
 from msbench import databases, operators, report
 from msbench.cli._app import app
-from msbench.cli._options import CASES_HELP, Db, Device, Exec, Ops, command_line, err, out, pick_executor, tasks_named
+from msbench.cli._options import (
+    CASES_HELP,
+    SEEDS,
+    Db,
+    Device,
+    Exec,
+    Ops,
+    amount,
+    command_line,
+    err,
+    out,
+    pick_executor,
+    tasks_named,
+)
 from msbench.errors import MsbenchError
 from msbench.spec import Precision, Task
 
@@ -69,13 +83,17 @@ def optimize(
         ),
     ] = None,
     max_usd: Annotated[
-        float | None, typer.Option(help="Most dollars to spend; needs --price.", show_default=False)
+        float | None, typer.Option(callback=amount, help="Most dollars to spend; needs --price.", show_default=False)
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Most tokens to spend.", show_default=False)] = None,
-    max_calls: Annotated[int | None, typer.Option(help="Most model calls.", show_default=False)] = None,
-    max_evaluations: Annotated[int | None, typer.Option(help="Most evaluations.", show_default=False)] = None,
-    max_gpu_seconds: Annotated[float | None, typer.Option(help="Most seconds of GPU time.", show_default=False)] = None,
-    max_seconds: Annotated[float | None, typer.Option(help="Most seconds of wall time.", show_default=False)] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=0, help="Most tokens to spend.", show_default=False)] = None,
+    max_calls: Annotated[int | None, typer.Option(min=0, help="Most model calls.", show_default=False)] = None,
+    max_evaluations: Annotated[int | None, typer.Option(min=0, help="Most evaluations.", show_default=False)] = None,
+    max_gpu_seconds: Annotated[
+        float | None, typer.Option(callback=amount, help="Most seconds of GPU time.", show_default=False)
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(callback=amount, help="Most seconds of wall time.", show_default=False)
+    ] = None,
     prompts: Annotated[
         Path, typer.Option("--prompts", help="With --provider manual: the folder of prompts and answers.")
     ] = Path("prompts"),
@@ -94,7 +112,9 @@ def optimize(
             show_default=False,
         ),
     ] = "",
-    budget: Annotated[float, typer.Option("--budget", help="Seconds of measuring a case may take.")] = 2.0,
+    budget: Annotated[
+        float, typer.Option("--budget", callback=amount, help="Seconds of measuring a case may take.")
+    ] = 2.0,
     write_best: Annotated[
         Path | None,
         typer.Option("--write-best", help="Also write each best version to FOLDER/OPERATOR/best/.", show_default=False),
@@ -103,6 +123,8 @@ def optimize(
         int | None,
         typer.Option(
             "--seed",
+            min=0,
+            max=SEEDS,
             help="Seed of inputs, hidden sizes and the search. Default: 0; for a replay that of the recording.",
             show_default=False,
         ),
@@ -194,6 +216,8 @@ def _prices(text: str | None) -> tuple[float, float] | None:
         return None
     try:
         prompt, completion = (float(part) for part in text.split(","))
+        if not (0 <= prompt < math.inf and 0 <= completion < math.inf):
+            raise ValueError
     except ValueError:
         raise MsbenchError(
             f"--price {text!r}: two numbers are meant, dollars a million prompt and completion tokens, say 1.25,10."

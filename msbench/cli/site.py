@@ -10,6 +10,7 @@ import typer
 from msbench import databases
 from msbench.cli._app import app
 from msbench.cli._options import Db, out
+from msbench.errors import IntegrityError
 
 
 @app.command("build-site")
@@ -34,8 +35,15 @@ def build_site(
     Example: `msbench build-site --out public`
     """
     from msbench.sitegen.build import build
+    from msbench.store import integrity
 
     store = databases.reader(db)
+    problems = integrity.check(store, alone=True)
+    if problems:
+        raise IntegrityError(
+            f"No site is built from {store.where}, because of {len(problems)} problem(s); see `msbench db check`. "
+            f"The first: {problems[0]}"
+        )
     summary = build(store, folder, store.recorded_device(device).id if device else None)
     uri = (folder / "index.html").resolve().as_uri()
     out.print(f"{summary.pages} pages, {summary.bytes / 1e6:.1f} MB: {uri}", soft_wrap=True)
@@ -44,7 +52,9 @@ def build_site(
 @app.command()
 def serve(
     folder: Annotated[Path, typer.Option("--site", help="The folder that `msbench build-site` made.")] = Path("site"),
-    port: Annotated[int, typer.Option("--port", help="Port on the loopback interface; 0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port on the loopback interface; 0 takes a free one.")
+    ] = 8000,
 ) -> None:
     """Serve the site on this machine, until Ctrl-C.
 

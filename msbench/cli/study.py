@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from msbench import databases, report
 from msbench.cli._app import app
-from msbench.cli._options import Db, Device, Seed, Sittings, command_line, err, out, pick_executor
+from msbench.cli._options import Db, Device, Seed, Sittings, amount, command_line, err, out, pick_executor
 from msbench.errors import MsbenchError
 from msbench.model import Study, Trial
 from msbench.store.store import Store
@@ -22,14 +22,16 @@ from msbench.store.store import Store
 
 @app.command()
 def study(
-    tasks: Annotated[int, typer.Option("--tasks", help="How many tasks, chosen by a rule.")] = 20,
-    pairs: Annotated[int, typer.Option("--pairs", help="Pairs of each kind on each task; an even number.")] = 4,
+    tasks: Annotated[int, typer.Option("--tasks", min=1, help="How many tasks, chosen by a rule.")] = 20,
+    pairs: Annotated[int, typer.Option("--pairs", min=1, help="Pairs of each kind on each task; an even number.")] = 4,
     kind: Annotated[
         str, typer.Option("--kind", help="same (a kernel against itself), slowdown (against a slower copy), or both.")
     ] = "same,slowdown",
     budget: Annotated[
         float | None,
-        typer.Option("--budget", help="Begin no further task after so many seconds.", show_default=False),
+        typer.Option(
+            "--budget", callback=amount, help="Begin no further task after so many seconds.", show_default=False
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Leave out the tasks that the same command has recorded on this device.")

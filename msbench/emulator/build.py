@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msbench.emulator import host_compiler
-from msbench.emulator.host_compiler import INCLUDE_DIR, HostCompiler, scratch
+from msbench.emulator.host_compiler import INCLUDE_DIR, HostCompiler, work_folder
 from msbench.emulator.rewrite import rewrite
 from msbench.emulator.unsupported import unsupported_construct
 from msbench.errors import BuildError, UnsupportedError
@@ -72,8 +72,7 @@ def build(
         known = json.loads(facts.read_text(encoding="utf-8"))
         return Built(build_id, library, alone, toolchain, flags, known["seconds"], True, known["log"])
     started = time.monotonic()
-    with scratch() as folder:
-        work = Path(folder)
+    with work_folder() as work:
         file_name = Path(name).name
         (work / file_name).write_text(source, encoding="utf-8")  # g++ quotes it in its messages
         (work / "rewritten").mkdir()

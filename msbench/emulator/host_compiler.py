@@ -7,8 +7,9 @@ import os
 import platform
 import shutil
 import subprocess
-import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from msbench import limits
 from msbench.errors import ToolchainError
 from msbench.model import digest
 from msbench.resources import cache_dir
+from msbench.scratch import scratch
 
 _HERE = Path(__file__).parent
 INCLUDE_DIR = _HERE / "include"
@@ -162,9 +164,7 @@ def _machine_flags() -> tuple[str, ...]:
 
 
 def _prepare(compiler: HostCompiler, flags: tuple[str, ...], sanitize: bool, folder: Path) -> None:
-    _make(folder.parent)
-    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several builds start at once; one of them does this
+    with _writing(folder.parent), _locked(folder.with_name(f"{folder.name}.lock")):
         if (folder / "done").is_file():
             return
         shutil.rmtree(folder, ignore_errors=True)
@@ -185,21 +185,32 @@ def _prepare(compiler: HostCompiler, flags: tuple[str, ...], sanitize: bool, fol
         (folder / "done").touch()
 
 
-def scratch() -> tempfile.TemporaryDirectory[str]:
+@contextmanager
+def work_folder() -> Iterator[Path]:
     """A folder in the cache for one compilation.
 
     Raises:
         ToolchainError: the cache can't be written.
     """
     root = cache_dir() / "tmp"
-    _make(root)
-    return tempfile.TemporaryDirectory(dir=root, ignore_cleanup_errors=True)
+    with _writing(root), scratch(root) as folder:
+        yield folder
 
 
-def _make(folder: Path) -> None:
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Several builds start at once; one of them does what is done once."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
         raise ToolchainError(
-            f"The build cache {folder} can't be written: {error}. Set MSBENCH_CACHE to one that can."
+            f"The build cache {folder} can't be written: {error}. Set MSBENCH_CACHE to one that can, on a disk with room."
         ) from error

@@ -67,13 +67,13 @@ def inline_ptx(file: SourceFile) -> Iterator[Edit]:
         opening = i + 1
         while file.is_(opening, *_QUALIFIERS):
             opening += 1
-        if not file.is_(opening, "(") or not file.in_device_code(i):
-            continue
         try:
+            if not file.is_(opening, "(") or not file.in_device_code(i):
+                continue
             closing = file.partner(opening)
+            code = _translate(file, opening, closing, file.line(i))
         except NotUnderstood:
             continue  # the compiler will say so
-        code = _translate(file, opening, closing, file.line(i))
         # Word by word, so that line breaks stay where they are.
         for k in range(i, closing):
             yield Edit(file.tokens[k].start, file.tokens[k].end, "")

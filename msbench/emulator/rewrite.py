@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from msbench.emulator.kernels import KernelTable, kernels
 from msbench.emulator.launches import launches
@@ -63,16 +63,28 @@ def _line_marker(name: str) -> str:
 
 
 def _local_headers(source: str, include_dirs: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """Every header that the file reaches in ``include_dirs``, by the name that it is included by."""
+    """Every header that the file reaches in ``include_dirs``, by the name that it is included by.
+
+    Names that lead out of these folders are left to the compiler: what is given out here is rewritten and written again.
+    """
     seen: set[str] = set()
     waiting = includes(source)
     while waiting:
         name = waiting.pop()
-        path = next((d / name for d in include_dirs if (d / name).is_file()), None)
-        if name in seen or path is None:
+        if name in seen or "\0" in name or PurePath(name).is_absolute() or ".." in PurePath(name).parts:
             continue
         seen.add(name)
+        path = next((d / name for d in include_dirs if _is_file(d / name)), None)
+        if path is None:
+            continue
         text = path.read_text(encoding="utf-8", errors="replace")
         yield name, text
         # A header's own neighbours are found by the same name where it lies in the folder's root.
         waiting += includes(text)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name too long for any file
+        return False

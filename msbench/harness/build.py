@@ -11,12 +11,12 @@ caught.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from msbench.errors import ToolchainError
 from msbench.harness import compiler_output, screen
 from msbench.harness.toolchain import HEADERS, Toolchain, gencode
 from msbench.model import BuildResult, Candidate, Failure, Fault, digest
+from msbench.scratch import scratch
 from msbench.spec import Operator
 
 _LOG_CHARACTERS = 60_000
@@ -98,8 +99,7 @@ def build(
     if (found := _cached(kept, unbuilt)) is not None:
         return found
     started = time.monotonic()
-    with _scratch() as folder:
-        work = Path(folder)
+    with _work_folder() as work:
         name, include = entry.function, []
         if entry.before:
             (work / f"{name}.h").write_text(entry.before, encoding="utf-8")
@@ -143,8 +143,7 @@ def native(name: str, toolchain: Toolchain, arch: str) -> Path:
     key = digest("native", source, *_FLAGS, arch, *linking, toolchain.fingerprint)
     kept = resources.cache_dir() / "native" / key
     if not (kept / "kernel.so").is_file():
-        with _scratch() as folder:
-            work = Path(folder)
+        with _work_folder() as work:
             (work / f"{name}.cu").write_text(source, encoding="utf-8")
             argv = [*_FLAGS, "-gencode", gencode(arch), *linking, "-o", "kernel.so", f"{name}.cu"]
             ended = _run_nvcc(toolchain, argv, work)
@@ -182,8 +181,7 @@ def _guard(toolchain: Toolchain) -> Path:
     """What is linked into every version: native/entry_points.cpp, compiled once."""
     kept = resources.cache_dir() / "native" / digest("guard", _guard_source(), toolchain.fingerprint)
     if not (kept / "kernel.so").is_file():
-        with _scratch() as folder:
-            work = Path(folder)
+        with _work_folder() as work:
             (work / "entry_points.cpp").write_text(_guard_source(), encoding="utf-8")
             argv = ["-O2", "-Xcompiler", "-fPIC", "-c", "-o", "kernel.so", "entry_points.cpp"]
             ended = _run_nvcc(toolchain, argv, work)
@@ -217,29 +215,33 @@ def _run_nvcc(toolchain: Toolchain, argv: list[str], work: Path, time_limit_s: f
         raise ToolchainError(f"{toolchain.nvcc} can't be started: {error}.") from error
 
 
-def _scratch() -> tempfile.TemporaryDirectory[str]:
+@contextmanager
+def _work_folder() -> Iterator[Path]:
+    """For one compilation, in the cache.
+
+    Raises:
+        ToolchainError: the cache can't be written.
+    """
     root = resources.cache_dir() / "tmp"
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        with scratch(root) as folder:
+            yield folder
     except OSError as error:
         raise ToolchainError(
-            f"The build cache {root} can't be written: {error}. Set MSBENCH_CACHE to a folder that can."
+            f"The build cache {root} can't be written: {error}. Set MSBENCH_CACHE to one that can, on a disk with room."
         ) from error
-    return tempfile.TemporaryDirectory(dir=root, ignore_cleanup_errors=True)
 
 
 def _keep(work: Path, kept: Path) -> None:
     """Move a finished build into the cache at one stroke; another process may have been first with the same."""
     kept.parent.mkdir(parents=True, exist_ok=True)
-    final = kept.with_name(f"{kept.name}.{os.getpid()}.{time.monotonic_ns()}")
+    final = work / "kept"
     final.mkdir()
     for name in ("kernel.so", "facts.json"):
         if (work / name).is_file():
-            shutil.move(work / name, final / name)
-    try:
+            (work / name).rename(final / name)
+    with suppress(OSError):
         final.rename(kept)
-    except OSError:
-        shutil.rmtree(final, ignore_errors=True)
 
 
 def _cached(kept: Path, unbuilt: BuildResult) -> BuildResult | None:

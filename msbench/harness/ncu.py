@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -15,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from msbench.guarded import guarded
 from msbench.model import digest
 
 METRICS: tuple[str, ...] = (
@@ -259,19 +258,12 @@ def _number(cell: str) -> float | None:
 def _run(argv: Sequence[str], env: dict[str, str] | None, limit_s: float) -> tuple[int, str, str]:
     with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
         try:
-            process = subprocess.Popen(
-                argv, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
-        except OSError as error:
-            raise NcuError(f"ncu can't be started: {error.strerror}") from error
-        try:
-            code = process.wait(limit_s)
+            with guarded(argv, env=env, stdout=out, stderr=err) as process:
+                code = process.wait(limit_s)
         except subprocess.TimeoutExpired:
             raise NcuError(f"ncu did not finish within {limit_s:g} s") from None
-        finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        except OSError as error:
+            raise NcuError(f"ncu can't be started: {error.strerror}") from error
         out.seek(0)
         err.seek(0)
         return code, out.read(), err.read()

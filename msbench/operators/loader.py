@@ -9,7 +9,7 @@ from types import ModuleType
 
 from msbench import resources
 from msbench.errors import SpecError, UnknownNameError
-from msbench.operators.validate import validate
+from msbench.operators.validate import one_line, validate
 from msbench.spec import Operator
 
 SPEC = "spec.py"
@@ -84,8 +84,10 @@ def execute(path: Path) -> ModuleType:
     module.__file__ = str(path)
     try:
         exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
-    except (Exception, SystemExit) as error:
-        raise SpecError(f"{path}{_line(error, path)}: {type(error).__name__}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a stranger's file: SystemExit and what it derives itself, too
+        raise SpecError(f"{path}{_line(error, path)}: {type(error).__name__}: {one_line(error)}") from error
     return module
 
 

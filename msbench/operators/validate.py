@@ -47,14 +47,22 @@ def validate(op: Operator, folder: str) -> None:
     Raises:
         SpecError: at the first fault; names the field and says what it should be.
     """
-    _names(op, folder)
-    _texts(op)
-    _members(op)
-    _identifiers(op)
-    _callables(op)
-    _distributions(op)
-    _cases(op)
-    _counts(op)
+    try:
+        _names(op, folder)
+        for part in (_texts, _members, _identifiers, _callables, _distributions, _cases, _counts):
+            part(op)
+    except SpecError:
+        raise
+    except Exception as error:  # a field that is not even there, or whose own methods fail
+        raise SpecError(f"OPERATOR can't be read: {type(error).__name__}: {one_line(error)}") from error
+
+
+def one_line(error: BaseException) -> str:
+    """What an exception of a stranger's says, in one line; its own words may fail too."""
+    try:
+        return " ".join(str(error).split())[:500]
+    except Exception:
+        return "(it can't say why)"
 
 
 def _require(condition: bool, field: str, problem: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msbench import plugins, resources
 from msbench.errors import MsbenchError
+from msbench.scratch import replace_folder, scratch
 from msbench.sitegen import format as fmt
 from msbench.sitegen.entries import slug
 from msbench.sitegen.facts import Site
@@ -57,18 +57,25 @@ def build(store: Store, out: Path, device_id: str | None = None) -> Summary:
     out = out.absolute()
     _check_replaceable(out)
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
-            fresh = Path(scratch) / "site"
+        with scratch(out.parent, f".{out.name}.msbench-") as work:
+            fresh = work / "site"
             pages = _write(Site(store, device_id), fresh)
             files = [p for p in fresh.rglob("*") if p.is_file()]
             size = sum(p.stat().st_size for p in files)
-            _swap(fresh, out, Path(scratch) / "old")
+            replace_folder(fresh, out)
     except OSError as error:
         raise MsbenchError(
-            f"The site can't be written to {out} ({error.strerror}): choose another folder with --out."
+            f"The site can't be written to {out} ({_reason(error)}): make room there, or choose another folder with --out."
         ) from error
     return Summary(out, pages, len(files), size)
+
+
+def _reason(error: OSError) -> str:
+    """Why; of a folder that could not be copied, why its first file could not be."""
+    if isinstance(error, shutil.Error):
+        _, _, why = error.args[0][0]
+        return str(why)
+    return error.strerror or str(error)
 
 
 def _check_replaceable(out: Path) -> None:
@@ -78,17 +85,6 @@ def _check_replaceable(out: Path) -> None:
         return
     what = "is no folder" if not out.is_dir() else f"holds files, but no site that msbench built (it has no {MARKER})"
     raise MsbenchError(f"{out} {what}, so it is left alone: choose another folder with --out, or empty that one.")
-
-
-def _swap(fresh: Path, out: Path, old: Path) -> None:
-    if out.exists():
-        out.rename(old)
-    try:
-        fresh.rename(out)
-    except OSError:
-        if old.exists():
-            old.rename(out)
-        raise
 
 
 def _write(site: Site, folder: Path) -> int:

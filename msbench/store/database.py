@@ -72,7 +72,7 @@ class Database:
             ) from error
 
     def _ensure_schema(self) -> None:
-        with explained(self.where):
+        with explained(self.where, self._timeout_s):
             with self._engine.begin() as connection:
                 self.had = had = version(connection, self.where)
             if had == len(MIGRATIONS):
@@ -112,7 +112,11 @@ class Database:
         Raises:
             StoreError: the database can't be read.
         """
-        with self._one_at_a_time, explained(self.where), Session(self._engine, expire_on_commit=False) as session:
+        with (
+            self._one_at_a_time,
+            explained(self.where, self._timeout_s),
+            Session(self._engine, expire_on_commit=False) as session,
+        ):
             yield session
 
     @contextmanager
@@ -124,7 +128,7 @@ class Database:
         """
         with (
             self._one_at_a_time,
-            explained(self.where),
+            explained(self.where, self._timeout_s),
             Session(self._writing, expire_on_commit=False) as session,
             session.begin(),
         ):
@@ -141,7 +145,7 @@ class Database:
         """
         if self.path is None:
             return
-        with explained(self.where), self._engine.connect() as connection:
+        with explained(self.where, self._timeout_s), self._engine.connect() as connection:
             raw = raw_sqlite(connection)
             raw.execute("PRAGMA foreign_keys=OFF")
             raw.execute("BEGIN IMMEDIATE")
@@ -166,7 +170,7 @@ class Database:
         source = open_engine(path, read_only=True, timeout_s=timeout_s)
         try:
             copy._look(Path(sqlite_path(path) or path), create=False)
-            with explained(str(path)), source.connect() as file, copy._engine.connect() as memory:
+            with explained(str(path), timeout_s), source.connect() as file, copy._engine.connect() as memory:
                 raw_sqlite(file).backup(raw_sqlite(memory))
             copy.where = str(path)
             copy._ensure_schema()

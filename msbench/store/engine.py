@@ -104,6 +104,7 @@ def _sqlite(uri: str, timeout_s: float, *, read_only: bool = False, pooled: bool
         # Transactions are begun by _begin below: the driver's own begin too late for a consistent read.
         connection = sqlite3.connect(uri, uri=True, timeout=timeout_s, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA temp_store=MEMORY")  # whatever room /tmp has
         if read_only:
             connection.execute("PRAGMA query_only=ON")
         return connection
@@ -131,7 +132,7 @@ def raw_sqlite(connection: Connection) -> sqlite3.Connection:
 
 
 _ADVICE = (
-    ("locked", "is locked by another process: let that one finish, then try again"),
+    ("locked", "is locked by another process, also after {waited:g} s: let that one finish, then try again"),
     ("readonly", "can't be written: check its permissions and its folder's, or name another one with --db"),
     ("read-only", "can't be written: check its permissions and its folder's, or name another one with --db"),
     ("not a database", "is not an SQLite database: check the path given to --db"),
@@ -144,20 +145,24 @@ _ADVICE = (
 )
 
 
-def explain(where: str, error: BaseException) -> StoreError:
-    """One sentence for a driver's error: which database, what is wrong, what to do."""
+def explain(where: str, error: BaseException, waited_s: float = 0.0) -> StoreError:
+    """One sentence for a driver's error: which database, what is wrong, what to do.
+
+    Args:
+        waited_s: how long other processes' transactions are waited for.
+    """
     cause = getattr(error, "orig", None) or error
     text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     if "constraint" in text.lower():
         return IntegrityError(f"Database {where} refused a row that contradicts it ({text}): nothing was stored.")
     for sign, advice in _ADVICE:
         if sign in text.lower():
-            return StoreError(f"Database {where} {advice}.")
+            return StoreError(f"Database {where} {advice.format(waited=waited_s)}.")
     return StoreError(f"Database {where} could not be used ({text}): check the path or URL given to --db.")
 
 
 @contextmanager
-def explained(where: str) -> Iterator[None]:
+def explained(where: str, waited_s: float = 0.0) -> Iterator[None]:
     """Turn a database error inside the block into a StoreError.
 
     Raises:
@@ -166,4 +171,8 @@ def explained(where: str) -> Iterator[None]:
     try:
         yield
     except (DBAPIError, sqlite3.Error) as error:
-        raise explain(where, error) from error
+        raise explain(where, error, waited_s) from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise StoreError(
+            f"Database {where} is damaged: a column that should hold JSON or text doesn't. See `msbench db check`."
+        ) from error

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import SQLModel
@@ -39,6 +41,7 @@ from msbench.store.tables import (
     LineageRow,
     MeasurementRow,
     MessageRow,
+    MigrationRow,
     ProfileRow,
     RunRow,
     StepRow,
@@ -67,7 +70,7 @@ _WORDS: dict[type[SQLModel], dict[str, Sequence[str] | type[StrEnum]]] = {
 }
 
 
-def check(store: Store, known: Store | None = None) -> list[str]:
+def check(store: Store, known: Store | None = None, *, alone: bool = False) -> list[str]:
     """Every problem of a database as one sentence; an empty list means that there is none.
 
     Ids are recomputed from what they are the hash of (a build's and a run's are given), references
@@ -76,6 +79,7 @@ def check(store: Store, known: Store | None = None) -> list[str]:
     Args:
         store: what is checked.
         known: where else a version's parents and a recorded evaluation's original may be; by default nowhere.
+        alone: whether these may be anywhere, as in a database that is read without the others.
     """
     problems: list[str] = []
     with store.session() as session:
@@ -83,13 +87,19 @@ def check(store: Store, known: Store | None = None) -> list[str]:
         try:
             problems += _file(connection)
             tables = {model: _rows(connection, model) for model in TABLES}
-        except (DBAPIError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        except (DBAPIError, ValueError, TypeError) as error:  # what is no JSON, no text, no truth value
             return [*problems, _unreadable(store.where, error)]
+    typed = True
     for model, rows in tables.items():
         for row in rows:
-            problems += (f"{_called(model, row)} {problem}." for problem in _row_problems(model, row))
+            wrong = list(_type_problems(model, row))
+            typed = typed and not wrong
+            problems += (f"{_called(model, row)} {problem}." for problem in wrong or _row_problems(model, row))
+    if not typed:
+        return problems  # what rows say about each other is only asked where each says something
     problems += _across(tables)
-    problems += _elsewhere(tables, known)
+    if not alone:
+        problems += _elsewhere(tables, known)
     return problems
 
 
@@ -125,7 +135,11 @@ def _file(connection: Connection) -> list[str]:
     if connection.dialect.name != "sqlite":
         return []
     verdicts = [str(row[0]) for row in connection.execute(text("PRAGMA integrity_check"))]
-    problems = [f"SQLite finds the file damaged: {verdict}." for verdict in verdicts if verdict != "ok"]
+    problems = [
+        f"SQLite finds the file damaged: {' '.join(verdict.split()).rstrip('.')}."
+        for verdict in verdicts
+        if verdict != "ok"
+    ]
     for table, _, parent, _ in connection.execute(text("PRAGMA foreign_key_check")):
         problems.append(f"A row of table {table} names one of table {parent} that is not there.")
     return problems
@@ -144,6 +158,33 @@ def _rows(connection: Connection, model: type[SQLModel]) -> list[Values]:
 def _called(model: type[SQLModel], row: Values) -> str:
     keys = (str(row[column.name]) for column in table_of(model).primary_key.columns)
     return f"{table_of(model).name.capitalize()} {' '.join(keys)}"
+
+
+@cache
+def _values_of(model: type[SQLModel]) -> type[BaseModel]:
+    """What a row class declares, as a model that does validate: SQLModel's tables don't."""
+    fields: dict[str, Any] = {name: (field.annotation, ...) for name, field in model.model_fields.items()}
+    return create_model(f"{model.__name__}Values", __config__=ConfigDict(strict=True, allow_inf_nan=False), **fields)
+
+
+def _type_problems(model: type[SQLModel], row: Values) -> Iterator[str]:
+    try:
+        _values_of(model).model_validate(row)
+    except ValidationError as error:
+        for column in dict.fromkeys(str(one["loc"][0]) for one in error.errors(include_url=False)):
+            yield f"has a {column} of the wrong type: {str(row[column])[:40]!r}"
+        return
+    for column, value in row.items() if model is not MigrationRow else ():
+        if column.endswith("_at") and value is not None and not _is_instant(value):
+            yield f"has a {column} that is no instant: {str(value)[:40]!r}"
+
+
+def _is_instant(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _row_problems(model: type[SQLModel], row: Values) -> Iterator[str]:

@@ -28,7 +28,7 @@ def merge(target: Store, other: Store | str | Path, *, verify: bool = True) -> d
     Args:
         target: is written.
         other: is only read.
-        verify: first check ``other`` by ``integrity.check``.
+        verify: first check ``other`` by ``integrity.check``; what it refers to may be in ``target``.
 
     Returns:
         How many rows were stored, by table; tables without any are left out.
@@ -40,7 +40,7 @@ def merge(target: Store, other: Store | str | Path, *, verify: bool = True) -> d
     if not isinstance(other, Store):
         with Store.snapshot(other) as opened:
             return merge(target, opened, verify=verify)
-    problems = integrity.check(other) if verify else []
+    problems = integrity.check(other, target) if verify else []
     if problems:
         raise IntegrityError(
             f"Database {other.where} is not merged, because of {len(problems)} problem(s). The first: {problems[0]}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlmodel import Session, col, func, select
 
-from msbench.errors import UnknownNameError
+from msbench.errors import StoreError, UnknownNameError
 from msbench.model import Candidate, Ceilings, Device, Evaluation, Status, Study, Trial
 from msbench.spec import Operator, Precision
 from msbench.store import convert
@@ -26,11 +26,13 @@ from msbench.store.tables import (
     LineageRow,
     MeasurementRow,
     ProfileRow,
+    RunRow,
     TaskRow,
     TrialRow,
     VersionRow,
 )
 
+_CLOCKS_DIFFER = timedelta(minutes=5)
 _Result = TypeVar("_Result", CheckRow, MeasurementRow, ProfileRow)
 
 
@@ -138,6 +140,22 @@ class Store(Runs):
         rows = [convert.trial_row(trial) for trial in trials]
         with self.writing() as session:
             put_all(session.connection(), rows)
+
+    def check_clock(self) -> None:
+        """Refuse to record on a clock that was set back: what is newest would not be what was made last.
+
+        Raises:
+            StoreError: something here is later than now, by more than clocks differ.
+        """
+        now = datetime.now(UTC)
+        instants = (col(EvaluationRow.started_at), col(RunRow.started_at), col(VersionRow.created_at))
+        with self.session() as session:
+            latest = max((session.exec(select(func.max(column))).one() or "" for column in instants), default="")
+        if latest > (now + _CLOCKS_DIFFER).isoformat():
+            raise StoreError(
+                f"The clock says {now:%Y-%m-%d %H:%M} UTC, but database {self.where} holds results of "
+                f"{latest[:16].replace('T', ' ')}: set the clock right, or name another database with --db."
+            )
 
     # ------------------------------------------------------------------ reading
 

@@ -281,3 +281,10 @@ def test_layout_never_changes_a_launch(data: st.DataObject) -> None:
     found = body(DECLARATIONS + spaced)
     code = "".join(token.text for token in tokens(found))
     assert code.endswith('::msbench_cpu::bind<&typed<int,(4>3)>>("typed",::msbench_cpu::Config(dim3(1),f(a<b,c)))(p);')
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../outside.cuh", "a/../../outside.cuh"])
+def test_a_file_outside_of_the_folders_is_neither_read_nor_rewritten(tmp_path: Path, name: str) -> None:
+    (tmp_path / "include" / "a").mkdir(parents=True)
+    (tmp_path / "outside.cuh").write_text("int outside;")
+    assert rewrite(f'#include "{name}"\n', "kernel.cu", (tmp_path / "include",)).headers == {}

@@ -1,0 +1,104 @@
+"""Folders that appear all at once or not at all, whenever the process that makes them is killed.
+
+What is made is made in a scratch folder, which is locked for as long as its process lives. What a killed process left is
+not locked any more, and the next one that needs such a folder removes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def scratch(parent: Path, prefix: str = "msbench-") -> Iterator[Path]:
+    """A fresh folder in ``parent``, removed at the end of the block; what killed processes left there is removed first.
+
+    Args:
+        parent: made if it is not there.
+        prefix: how the folder's name begins; nothing else may have names that begin so.
+
+    Raises:
+        OSError: it can't be made.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    _sweep(parent, prefix)
+    folder, lock = _locked(parent, prefix)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked(parent: Path, prefix: str) -> tuple[Path, int]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # swept by another process or thread before it was locked
+        with suppress(OSError):  # a file system without locks: then nobody's sweep gets one either
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.exists():
+            return folder, lock
+        os.close(lock)
+
+
+def _sweep(parent: Path, prefix: str) -> None:
+    for folder in parent.glob(f"{prefix}*"):
+        with suppress(OSError):  # in use, gone by now, or somebody else's
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(lock)
+
+
+def replace_folder(fresh: Path, target: Path) -> None:
+    """Give ``fresh`` the name ``target``; whatever had that name before has ``fresh``'s afterwards, or is gone.
+
+    In one step where Linux and the file system can, so that there is a whole ``target`` at any instant; elsewhere there is
+    none for the time between two renamings.
+
+    Raises:
+        OSError: it can't be done; then ``target`` is what it was.
+    """
+    try:
+        fresh.rename(target)  # also over an empty folder
+        return
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    if _exchange(fresh, target):
+        return
+    old = fresh.with_name(f"{fresh.name}.old")
+    target.rename(old)
+    try:
+        fresh.rename(target)
+    except OSError:
+        old.rename(target)
+        raise
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two names by renameat2(2); False where the system or the file system has no such thing."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return False
+    current_folder, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if rename(current_folder, os.fsencode(one), current_folder, os.fsencode(other), exchange) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        return False
+    raise OSError(code, os.strerror(code), str(other))

@@ -1,0 +1,46 @@
+"""A small sample of ``python -m tests.faults.study``: real commands, killed, go on to the same end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.faults.kills import KINDS, Bench, Undisturbed, kill, undisturbed
+from tests.faults.works import Work, works
+
+NAMES = ("optimize", "bench", "merge", "build-site")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """One place for all, so that what every kernel needs is compiled once."""
+    return Bench(tmp_path_factory.mktemp("place"))
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Work]]:
+    yield {work.name: work for work in works(tmp_path_factory.mktemp("template"), "cpu")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_killed_command_goes_on_to_the_same_end(place: Bench, known: dict[str, Work], name: str) -> None:
+    work = known[name]
+    normal = undisturbed(place, work, beginnings=2)
+    for number, kind in enumerate(KINDS):
+        done = kill(place, work, normal, number, kind, random.Random(name))
+        assert not done.problem, done
+
+
+@pytest.mark.parametrize("what", ["another end", "a file too many"])
+def test_what_a_kill_can_break_is_noticed(place: Bench, known: dict[str, Work], what: str) -> None:
+    work = known["merge"]
+    if what == "another end":
+        normal, says = Undisturbed(0.3, 1, ({"rows": {}},)), "differ from an uninterrupted run's"
+    else:
+        work, says = replace(work, left=frozenset({"work.sqlite"})), "left behind: theirs.sqlite"
+        normal = undisturbed(place, work, beginnings=1)
+    done = kill(place, work, normal, 0, "instant", random.Random(1))
+    assert says in done.problem, done
