@@ -35,7 +35,7 @@ ENDLESS = (
 MEMORY, FILE, TIME = "needed more than 1 GiB of memory", "wrote a file of more than 16 MiB", "did not finish within 2 s"
 
 BOMBS = {
-    "an endless file": ('#include "/dev/zero"\n', MEMORY),
+    "an endless file": ('#include "/dev/zero"\n', "includes a file from outside"),
     "a huge array": ("char huge[6ull << 30] = {1};\n", FILE),
     "a huge section": ('asm(".data\\n.fill 100000000\\n.text\\n");\n', FILE),
     "instances without end": (ENDLESS, f"{MEMORY}|{TIME}"),
@@ -45,7 +45,7 @@ BOMBS = {
         "constexpr long f() { long s = 0; for (long i = 0;; ++i) s += i; return s; }\nstatic_assert(f());\n",
         "constant",
     ),
-    "itself": ("#include __FILE__\n", "include nested depth 200"),
+    "itself": ("#include __FILE__\n", "includes a file whose name a macro makes"),
 }  # fmt: skip
 
 
@@ -54,6 +54,7 @@ Compiler = Callable[[str], BuildResult]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    emulator.find().prepared(sanitize=False)  # which is no bomb, and larger than they may get
     monkeypatch.setattr(limits, "COMPILE_BYTES", 2**30)
     monkeypatch.setattr(limits, "FILE_BYTES", 2**24)
 
@@ -79,11 +80,6 @@ def test_a_bomb_ends_in_one_sentence(name: str, compiler: Compiler, monkeypatch:
     assert ". " not in failure.message
     if MEMORY in failure.message:
         assert failure.fault is Fault.OUT_OF_MEMORY
-
-
-@pytest.mark.parametrize("compiler", [nvcc, host])
-def test_there_is_nothing_to_read_on_stdin(compiler: Compiler) -> None:
-    assert compiler("#include </dev/stdin>\n" + GOOD).failure is None
 
 
 @pytest.mark.parametrize("compiler", [nvcc, host])
