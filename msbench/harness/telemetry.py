@@ -114,6 +114,7 @@ class Gpu:
     def __init__(self, uuid: str) -> None:
         self._nvml: Any = None
         self._handle: Any = None
+        self._own: set[int] = set()  # of the processes on the GPU
         with suppress(Exception):  # NVML's errors are as many as its drivers, and none of them stops a measurement
             import pynvml
 
@@ -160,12 +161,14 @@ class Gpu:
         if found is None:
             return None
         running = {int(process.pid) for process in found}
-        own = _family()
-        if running and not running & own:
+        self._own &= running
+        if running - self._own:  # whose they are is told by every process of the machine: not for each measurement
+            self._own = _family() & running
+        if running and not self._own:
             running = {pid for pid in running if Path(f"/proc/{pid}").exists()}
             if not running:
                 return None
-        return len(running - own)
+        return len(running - self._own)
 
     def _ask(self, name: str, *arguments: Any, handle: bool = True) -> Any:
         if self._nvml is None:

@@ -13,7 +13,7 @@ from msbench import emulator, limits
 from msbench.errors import WorkerCrashed, WorkerError
 from msbench.executors import cpu
 from msbench.executors.cpu import CpuExecutor
-from msbench.harness import confine
+from msbench.harness import confine, screen
 from msbench.harness.arena import Layout
 from msbench.harness.check import fault_of
 from msbench.harness.evaluate import evaluate
@@ -52,6 +52,13 @@ OPERATOR = Operator(
 def executor() -> Iterator[CpuExecutor]:
     with CpuExecutor(emulator.find(), launch_limit_s=2.0) as executor:
         yield executor
+
+
+@pytest.fixture(autouse=True)
+def past_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is seen in a source or an object is refused before it runs. Here is what becomes of what isn't seen."""
+    monkeypatch.setattr(screen, "look_at_source", lambda candidate: None)
+    monkeypatch.setattr(screen, "look_at_object", lambda candidate, path, **_: None)
 
 
 @pytest.fixture(autouse=True)
