@@ -38,7 +38,8 @@ def task(site: Site, task_id: str) -> str:
     parts = [compared(shown.over_naive, "the naive kernel")] if shown.over_naive else []
     if best and best.over_library:
         parts.append(compared(best.over_library, "the fastest library call"))
-    sentence = who + joined(parts) if parts else who + "timed, but not on every case, so it has no score"
+    score = f"{joined(parts)}, over {counted(len(shown.cases), 'case')}"
+    sentence = who + (score if parts else "timed, but not on every case, so it has no score")
     return f"{sentence}; {_roofline(shown)}." if shown.of_roofline else f"{sentence}."
 
 
