@@ -108,7 +108,7 @@ class Operator:
     ``nbytes(itemsize, **dims)``: bytes that any kernel must move: each input read once, each output written once.
     ``flops(**dims)``: floating-point operations of the definition; a function such as exp, a division and a comparison count as
     one each.
-    ``counts_note``: why a profiler counts other bytes or operations than these, where it does (see ``msbench db counts``).
+    ``bytes_note``, ``flops_note``: why a profiler counts others than these, where it does (see ``msbench db counts``).
     ``valid(**dims)``: whether a drawn held-out combination makes sense and is affordable (None: always).
     ``compute``: the arithmetic whose measured rate bounds the operator; ``"precision"`` where matrix units can do it, so that
     the task's own element type has the say (see ``compute_in``).
@@ -141,7 +141,8 @@ class Operator:
     valid: Callable[..., bool] | None = None
     bound_note: str = ""
     library_note: str = ""
-    counts_note: str = ""
+    bytes_note: str = ""
+    flops_note: str = ""
     compute: str = "fp32"
     deterministic: bool = False
     paper_name: str = ""

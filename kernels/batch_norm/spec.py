@@ -68,9 +68,9 @@ OPERATOR = Operator(
     ),
     library_note=(
         "cuDNN's batch normalisation, training forward, x as N images of one pixel: the fastest of the classic call in its "
-        "two modes for any values and of the graph API's plans."
+        "two modes for any values and of the graph API's plans, which are tried for at most half a second a size."
     ),
-    counts_note=(
+    flops_note=(
         "cuDNN's kernel does more than the definition for each element: it also keeps statistics for a backward pass."
     ),
     paper_name="batch_norm",

@@ -70,7 +70,7 @@ OPERATOR = Operator(
         "nothing is rounded to bf16."
     ),
     library_note="cub::DeviceReduce::TransformReduce over pairs of elements, loaded one by one or in packets.",
-    counts_note=(
+    flops_note=(
         "A logarithm counts as one operation; computed, it is a polynomial of a dozen additions and multiplications."
     ),
     paper_name="cross_entropy_loss",

@@ -46,6 +46,6 @@ OPERATOR = Operator(
         "roundings and that to the element type follow; where x ≥ 0 the element is kept and has to come out exactly."
     ),
     library_note="cub::DeviceTransform and cudnnActivationForward; the faster of the two is the bar.",
-    counts_note="eˣ-1 counts as one operation; computed, it is a dozen additions and multiplications.",
+    flops_note="eˣ-1 counts as one operation; computed, it is a dozen additions and multiplications.",
     paper_name="elu",
 )

@@ -74,10 +74,11 @@ OPERATOR = Operator(
         "cuFFT's complex transform, with kernels that interleave the inputs' parts before and separate the outputs' "
         "after it; bf16 is transformed in fp32."
     ),
-    counts_note=(
+    bytes_note=(
         "So many points don't fit on a multiprocessor: the transform takes several passes over memory, and cuFFT's "
         "data is interleaved, so that real and imaginary parts are brought together before and taken apart after "
-        "it. Radices above 2 need other counts than the conventional 5N·log₂N."
+        "it."
     ),
+    flops_note="Radices above 2 need other counts than the conventional 5N·log₂N.",
     paper_name="FFT",
 )

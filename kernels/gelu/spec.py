@@ -56,6 +56,6 @@ OPERATOR = Operator(
         "logistic function are not, in fp32."
     ),
     library_note="cub::DeviceTransform, which picks vector widths and bytes in flight for the GPU at hand.",
-    counts_note="erf counts as one operation; computed, it is a polynomial of a dozen additions and multiplications.",
+    flops_note="erf counts as one operation; computed, it is a polynomial of a dozen additions and multiplications.",
     paper_name="gelu",
 )

@@ -47,7 +47,7 @@ OPERATOR = Operator(
         "fmaxf, which drops it, is not what is asked for."
     ),
     library_note="cub::DeviceTransform, which picks vector widths and bytes in flight for the GPU at hand.",
-    counts_note=(
+    flops_note=(
         "A maximum counts as one operation, and is no addition or multiplication to a profiler; nor is a product with a "
         "target of ±1, which a kernel takes by flipping a sign."
     ),

@@ -61,10 +61,13 @@ OPERATOR = Operator(
     library_note=(
         "cuDNN's layer-norm operation where it takes the size, and cub::DeviceReduce followed by cub::DeviceTransform."
     ),
-    counts_note=(
+    bytes_note=(
         "The array is larger than what the chip holds, and it is needed twice: for its mean and deviation, and for "
-        "the result. CUB's reduction joins mean and squared distances of two parts at a time, which takes several "
-        "times the operations of two plain sums."
+        "the result."
+    ),
+    flops_note=(
+        "CUB's reduction joins mean and squared distances of two parts at a time, which takes several times the "
+        "operations of two plain sums."
     ),
     paper_name="layer_norm",
 )

@@ -42,7 +42,7 @@ OPERATOR = Operator(
         "element type (Higham 2002, theorem 2.2), of a slope that was rounded to fp32."
     ),
     library_note="cub::DeviceTransform, which picks vector widths and bytes in flight for the GPU at hand.",
-    counts_note=(
+    flops_note=(
         "A comparison counts as one operation, and is no addition or multiplication to a profiler; the "
         "multiplication takes place for negative elements only."
     ),

@@ -34,6 +34,6 @@ OPERATOR = Operator(
     deterministic=True,
     bound_note="Elements are moved and not computed with. They have to come out exactly as they went in.",
     library_note="cuBLAS geam (fp32) and cublasLtMatrixTransform (both precisions); the faster of the two is the bar.",
-    counts_note="cuBLAS's geam multiplies each element with its α on the way.",
+    flops_note="cuBLAS's geam multiplies each element with its α on the way.",
     paper_name="matrix_transpose",
 )

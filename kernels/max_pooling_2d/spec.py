@@ -90,7 +90,7 @@ OPERATOR = Operator(
         "never counts, as if it were -∞."
     ),
     library_note="cudnnPoolingForward in its deterministic form that propagates NaN, with the faster of its tensor layouts.",
-    counts_note=(
+    flops_note=(
         "A comparison counts as one operation, and is no addition or multiplication to a profiler; cuDNN's kernel "
         "has some of those of its own, among them scaling by its α."
     ),

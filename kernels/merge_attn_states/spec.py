@@ -103,7 +103,7 @@ OPERATOR = Operator(
         "No vendor library has it: the bar is a straightforward kernel that moves 16 bytes at a time and computes both "
         "weights once a packet."
     ),
-    counts_note=(
+    flops_note=(
         "Exponentials and divisions count as one operation each and once for a row; the straightforward kernel "
         "computes the weights of a row in each of its threads."
     ),

@@ -57,6 +57,6 @@ OPERATOR = Operator(
         "to block in bf16 are rejected."
     ),
     library_note="cub::DeviceScan::InclusiveScan: one pass with decoupled look-back, fp32 sums in both precisions.",
-    counts_note="A parallel scan adds more often than N - 1 times: within threads, then across lanes and warps.",
+    flops_note="A parallel scan adds more often than N - 1 times: within threads, then across lanes and warps.",
     paper_name="prefix_sum",
 )

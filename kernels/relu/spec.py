@@ -37,6 +37,6 @@ OPERATOR = Operator(
         "is that of IEEE 754-2019, section 9.6, which keeps a NaN; fmaxf, which drops it, is not."
     ),
     library_note="cub::DeviceTransform and cudnnActivationForward; the faster of the two is the bar.",
-    counts_note="A maximum counts as one operation, and is no addition or multiplication to a profiler.",
+    flops_note="A maximum counts as one operation, and is no addition or multiplication to a profiler.",
     paper_name="RELU",
 )

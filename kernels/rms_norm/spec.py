@@ -50,9 +50,10 @@ OPERATOR = Operator(
     library_note=(
         "cuDNN's RMS-norm operation where it takes the size, and cub::DeviceReduce followed by cub::DeviceTransform."
     ),
-    counts_note=(
+    bytes_note=(
         "The array is needed twice, for its sum of squares and for the result, and the part of it that the chip "
-        "can't hold in between is read again. Partial sums are added once more across threads and blocks."
+        "can't hold in between is read again."
     ),
+    flops_note="Partial sums are added once more across threads and blocks.",
     paper_name="rms_norm",
 )

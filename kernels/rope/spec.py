@@ -83,7 +83,7 @@ OPERATOR = Operator(
         "No vendor library has it: the bar is a straightforward kernel that computes each power once for many rows and moves "
         "16 bytes at a time."
     ),
-    counts_note=(
+    flops_note=(
         "A sine or a cosine counts as one operation; computed, it is a reduction of the argument and a polynomial."
     ),
     paper_name="rope",

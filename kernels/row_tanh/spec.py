@@ -41,6 +41,6 @@ OPERATOR = Operator(
         "miss it."
     ),
     library_note="cub::DeviceTransform and cudnnActivationForward; the faster of the two is the bar.",
-    counts_note="tanh counts as one operation; computed, it is an exponential, a division and a polynomial.",
+    flops_note="tanh counts as one operation; computed, it is an exponential, a division and a polynomial.",
     paper_name="row_tanh",
 )

@@ -51,6 +51,6 @@ OPERATOR = Operator(
         "cub::DeviceTransform, and cudnnActivationForward of ELU with its result scaled by λ; the faster of the two is "
         "the bar."
     ),
-    counts_note="eˣ-1 counts as one operation; computed, it is a dozen additions and multiplications.",
+    flops_note="eˣ-1 counts as one operation; computed, it is a dozen additions and multiplications.",
     paper_name="selu",
 )

@@ -41,7 +41,7 @@ OPERATOR = Operator(
         "small outputs count like large ones; (1 + tanh(x/2))/2, which cancels, meets it only where x > -3 or so."
     ),
     library_note="cub::DeviceTransform and cudnnActivationForward; the faster of the two is the bar.",
-    counts_note=(
+    flops_note=(
         "An exponential and a division count as one operation each; computed, they are special-function "
         "instructions, which are no additions or multiplications, with a few of those around them."
     ),

@@ -49,7 +49,7 @@ OPERATOR = Operator(
         "vendor's library needs in bf16."
     ),
     library_note="cudnnSoftmaxForward in its accurate (max-subtracted) form.",
-    counts_note=(
+    flops_note=(
         "An exponential and a maximum count as one operation each; computed, an exponential is several "
         "multiplications and additions, and a maximum is neither."
     ),

@@ -49,7 +49,7 @@ OPERATOR = Operator(
         "cub::DeviceRadixSort::SortKeys, out of place. Its order is that of the bits, so that NaNs with a set sign "
         "bit would come first: none are drawn."
     ),
-    counts_note=(
+    bytes_note=(
         "A radix sort reads the keys once for the digits' counts, and reads and writes them once for each digit."
     ),
     paper_name="sorting",

@@ -65,9 +65,10 @@ OPERATOR = Operator(
         "them, as some algorithms may add parts of a row atomically; nothing is prepared or kept for a matrix, as a "
         "launcher meets every one for the first time."
     ),
-    counts_note=(
-        "Each entry needs a row of B, and B is larger than L2: rows are read from memory many times. The spec "
-        "counts B once. cuSPARSE adds up partial rows in memory."
+    bytes_note=(
+        "Each entry needs a row of X, and X is larger than L2: rows are read from memory many times. The spec "
+        "counts X once."
     ),
+    flops_note="cuSPARSE adds up partial rows in memory.",
     paper_name="spmm_coo",
 )

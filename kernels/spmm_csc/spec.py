@@ -64,9 +64,10 @@ OPERATOR = Operator(
         "them, as some algorithms may add parts of a row atomically; nothing is prepared or kept for a matrix, as a "
         "launcher meets every one for the first time."
     ),
-    counts_note=(
-        "Entries of a column go to different rows of C: cuSPARSE adds each product to C in memory, which is larger "
-        "than L2. The spec counts B and C once."
+    bytes_note=(
+        "Entries of a column go to different rows of Y: cuSPARSE adds each product to Y in memory, which is larger "
+        "than L2. The spec counts X and Y once."
     ),
+    flops_note="cuSPARSE's kernel for this layout takes two operations where the definition has one.",
     paper_name="spmm_csc",
 )

@@ -63,9 +63,9 @@ OPERATOR = Operator(
         "in bf16 a pass of its own rounds them, as some algorithms may add parts of a row atomically; nothing is prepared "
         "or kept for a matrix, as a launcher meets every one for the first time."
     ),
-    counts_note=(
-        "Each entry needs a row of B, and B is larger than L2: rows are read from memory many times. The spec "
-        "counts B once."
+    bytes_note=(
+        "Each entry needs a row of X, and X is larger than L2: rows are read from memory many times. The spec "
+        "counts X once."
     ),
     paper_name="spmm_csr",
 )

@@ -63,6 +63,6 @@ OPERATOR = Operator(
         "at the same sizes is what is left without the sort; nothing is prepared or kept for a matrix, as a launcher "
         "meets every one for the first time."
     ),
-    counts_note="The naive kernel adds by atomics, which are no additions to a profiler.",
+    flops_note="The naive kernel adds by atomics, which are no additions to a profiler.",
     paper_name="spmv_coo",
 )

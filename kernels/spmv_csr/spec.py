@@ -60,6 +60,6 @@ OPERATOR = Operator(
         "cuSPARSE's generic SpMV with the faster of its CSR algorithms; nothing is prepared for the matrix "
         "beforehand, as a launcher meets every matrix for the first time."
     ),
-    counts_note="Lanes of a warp share a row and add up their sums, which are more additions than the definition's.",
+    flops_note="Lanes of a warp share a row and add up their sums, which are more additions than the definition's.",
     paper_name="spmv_csr",
 )

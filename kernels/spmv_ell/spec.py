@@ -61,9 +61,10 @@ OPERATOR = Operator(
         "with the vector there, so that an infinity becomes NaN; nothing is prepared or kept for a matrix, as a launcher "
         "meets every one for the first time."
     ),
-    counts_note=(
+    bytes_note=(
         "With a thread for each row neighbouring threads read 4·w bytes apart, and the cache loses part of a line "
-        "before the thread comes back for the rest. Padding takes no operations, and the spec counts it."
+        "before the thread comes back for the rest."
     ),
+    flops_note="Padding takes no operations, and the spec counts it.",
     paper_name="spmv_ell",
 )

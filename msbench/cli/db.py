@@ -71,7 +71,7 @@ def counts(
     """Compare the bytes and FLOPs of the specs with what Nsight Compute counted on the large cases.
 
     Of each task the version counts that moved the fewest bytes. Exit code 1 if a spec is further apart than the tolerance
-    and does not say why (`counts_note`). Profiles come from `msbench bench --profile`.
+    and does not say why (`bytes_note`, `flops_note`). Profiles come from `msbench bench --profile`.
 
     Example: `msbench db counts --db db/published.sqlite`
     """
@@ -102,10 +102,13 @@ def counts(
             f"[{colour[bytes_agree]}]{one.bytes_ratio:.3f}[/]", f"{one.spec_flops:.3g}", flops,
             f"[{colour[flops_agree]}]{ratio}[/]",
         )  # fmt: skip
-        if not (bytes_agree and flops_agree):
-            name, _, _ = one.task_id.partition("/")
-            note = operators.load(name, ops_dir).counts_note if name in operators.names(ops_dir) else ""
-            notes[name] = note or "[red]its spec does not say why.[/]"
+        name, _, _ = one.task_id.partition("/")
+        for what, agree in (("bytes", bytes_agree), ("FLOPs", flops_agree)):
+            if agree:
+                continue
+            known = operators.load(name, ops_dir) if name in operators.names(ops_dir) else None
+            note = getattr(known, f"{what.lower()}_note", "")
+            notes[f"{name}, {what}"] = note or "[red]its spec does not say why.[/]"
             unexplained += not note
     out.print(table)
     if notes:
@@ -113,5 +116,7 @@ def counts(
         for name, note in notes.items():
             out.print(f"  [bold]{name}[/]: {note}")
     if unexplained:
-        err.print(f"{unexplained} of {len(found)} tasks are further apart than {tolerance:.0%} without an explanation.")
+        err.print(
+            f"{unexplained} counts of {len(found)} tasks are further apart than {tolerance:.0%} without an explanation."
+        )
         raise typer.Exit(1)

@@ -90,7 +90,7 @@ def _texts(op: Operator) -> None:
     for field in ("title", "scenario", "definition"):
         text = getattr(op, field)
         _require(isinstance(text, str) and bool(text.strip()), field, f"{text!r} is no text.")
-    for field in ("bound_note", "library_note", "counts_note", "paper_name"):
+    for field in ("bound_note", "library_note", "bytes_note", "flops_note", "paper_name"):
         _require(isinstance(getattr(op, field), str), field, f"{getattr(op, field)!r} is no string.")
     _require(op.compute in _COMPUTE, "compute", f"{op.compute!r} is none of {', '.join(_COMPUTE)}.")
     _require(isinstance(op.deterministic, bool), "deterministic", f"{op.deterministic!r} is neither True nor False.")

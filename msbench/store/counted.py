@@ -58,14 +58,15 @@ class Counted:
 def moved_bytes(metrics: Mapping[str, Any], l2_bytes: int) -> tuple[float, float] | None:
     """The least and the most bytes that a call moved; None where they were not counted.
 
-    Written lines may stay in L2, at most all that were written and as many as it holds. (L2's own count of writes is no
+    All three counters are needed: written lines may stay in L2, at most all that were written and as many as it holds. (L2's own count of writes is no
     better: where L2 has two partitions, half of them pass through both and are counted twice.)
     """
     read = metrics.get("dram__bytes_read.sum")
     written = metrics.get("dram__bytes_write.sum")
-    if read is None or written is None or read + written == 0:
+    through_l2 = metrics.get("lts__t_sectors_op_write.sum")
+    if read is None or written is None or through_l2 is None or read + written == 0:
         return None
-    left = SECTOR * float(metrics.get("lts__t_sectors_op_write.sum", 0.0)) - float(written)
+    left = SECTOR * float(through_l2) - float(written)
     least = float(read) + float(written)
     return least, least + min(max(left, 0.0), l2_bytes)
 

@@ -19,7 +19,8 @@ from tests import factories
 
 def test_what_may_still_be_in_l2_is_left_open() -> None:
     counts = {"dram__bytes_read.sum": 100.0, "dram__bytes_write.sum": 20.0}
-    assert moved_bytes(counts, 1000) == (120.0, 120.0)
+    assert moved_bytes(counts, 1000) is None
+    assert moved_bytes(counts | {"lts__t_sectors_op_write.sum": 0.5}, 1000) == (120.0, 120.0)
     assert moved_bytes(counts | {"lts__t_sectors_op_write.sum": 2.0}, 1000) == (120.0, 164.0)
     assert moved_bytes(counts | {"lts__t_sectors_op_write.sum": 2.0}, 30) == (120.0, 150.0)
     assert moved_bytes({"dram__bytes_read.sum": 100.0}, 1000) is None
@@ -49,7 +50,7 @@ def fill(store: Store, **moved: float) -> None:
     versions = {factories.candidate(op, label): 1.0 for label in moved}
     for evaluation in factories.measured(op, versions):
         share = moved[evaluation.candidate.label] * nbytes / 2
-        metrics = {"dram__bytes_read.sum": share, "dram__bytes_write.sum": share}
+        metrics = {"dram__bytes_read.sum": share, "dram__bytes_write.sum": share, "lts__t_sectors_op_write.sum": 0.0}
         profiled = Profile(large, "ncu", metrics, "memory", ())
         store.add_evaluation(op, replace(evaluation, profiles=(profiled,)))
 
@@ -69,20 +70,23 @@ def test_the_command_says_who_is_too_far_apart(tmp_path: Path, ratio: float, cod
     ran = CliRunner().invoke(app, ["db", "counts", "--db", str(where)])
     assert ran.exit_code == code
     assert f"{ratio:.3f}" in ran.output
-    assert ("1 of 1 tasks" in ran.output) == bool(code)
+    assert ("1 counts of 1 tasks" in ran.output) == bool(code)
 
 
-def test_a_spec_may_say_why(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("factor", "code"), [(1.0, 0), (1.4, 1)])
+def test_a_spec_may_say_why_but_of_each_by_itself(tmp_path: Path, factor: float, code: int) -> None:
     op = operators.load("relu")  # a maximum is no addition or multiplication
     large = next(case for case in op.cases if case.split is Split.LARGE)
     half = op.nbytes(4, **dict(large.dims)) / 2
-    metrics = {"dram__bytes_read.sum": half, "dram__bytes_write.sum": half} | dict.fromkeys(OPERATIONS, 0.0)
+    moved = {"dram__bytes_read.sum": factor * half, "dram__bytes_write.sum": half, "lts__t_sectors_op_write.sum": 0.0}
+    metrics = moved | dict.fromkeys(OPERATIONS, 0.0)
     with Store(tmp_path / "x.sqlite") as store:
         for evaluation in factories.measured(op, {factories.candidate(op, "good"): 1.0}):
             store.add_evaluation(op, replace(evaluation, profiles=(Profile(large, "ncu", metrics, "memory", ()),)))
     ran = CliRunner().invoke(app, ["db", "counts", "--db", str(tmp_path / "x.sqlite")])
-    assert (ran.exit_code, "1.000" in ran.output) == (0, True)
-    assert "relu: A maximum counts as one operation" in " ".join(ran.output.split())
+    assert (ran.exit_code, f"{(1 + factor) / 2:.3f}" in ran.output) == (code, True)
+    assert ("relu, bytes: its spec does not say why" in ran.output) == bool(code)
+    assert "relu, FLOPs: A maximum counts as one operation" in " ".join(ran.output.split())
 
 
 def test_without_counters_it_says_how_to_get_them(tmp_path: Path) -> None:
