@@ -84,7 +84,8 @@ class Rules(StrEnum):
     """How narrow the confinement is.
 
     ``processor``: a candidate on the cpu executor. ``gpu``: one beside CUDA's driver, which has a local socket and some
-    files of its own. ``library``: a vendor's library with it, which may write files.
+    files of its own. ``library``: a vendor's library with it, which may write files and set limits of
+    its own process.
     """
 
     PROCESSOR = "processor"
@@ -212,6 +213,8 @@ def _exceptions(name: str, rules: Rules, allow: Instruction) -> list[Instruction
         return [_argument(0), (_IF_EQUAL, 0, 3, own), _argument(which), (_IF_EQUAL, 1, 0, signal.SIGSTOP), allow]
     if name in ("open", "openat"):  # to read
         return [_argument(1 if name == "open" else 2), (_IF_ANY_BIT, 1, 0, writes), allow]
+    if name == "prlimit64" and rules is Rules.LIBRARY:  # of itself, as cuDNN's compiler does
+        return [_argument(0), (_IF_EQUAL, 0, 1, 0), allow]
     if name == "prlimit64":  # to ask
         low, high = _argument(2), (_LOAD, 0, 0, _ARGUMENTS + 2 * 8 + 4)
         return [low, (_IF_EQUAL, 0, 3, 0), high, (_IF_EQUAL, 0, 1, 0), allow]

@@ -23,7 +23,7 @@ from msbench.model import Failure, Measurement
 from msbench.spec import Case
 from msbench.statistics import converged, round_centres
 
-BATCH_NS = 4e6
+BATCH_NS = 2e6
 """How long a batch takes, unless one repetition takes longer."""
 
 QUEUE = 600
@@ -33,7 +33,7 @@ MAX_ROUNDS = 200
 SLOW_NS = 1e8
 """A call that takes this long is repeated no more than its figure needs, and is not timed hot."""
 
-BATCH_REPETITIONS = 64
+BATCH_REPETITIONS = 32
 """A batch has no more than this: short calls gain more from further rounds."""
 
 PLACES = 16
@@ -264,9 +264,12 @@ def _shifted(samples: Sequence[float], shift: float) -> tuple[float, ...]:
 def repetitions_for(estimate_ns: float, host_ns: float, nodes: int, outputs: int) -> int:
     """How many repetitions a batch has: about BATCH_NS of them, and no more than a held stream can wait for or take.
 
-    A multiple of PLACES, where it is that many.
+    A multiple of PLACES, where it is that many, or could be within twice that time.
     """
-    by_time = int(BATCH_NS / (estimate_ns + _OVERHEAD_NS))
+    each_ns = estimate_ns + _OVERHEAD_NS
+    by_time = int(BATCH_NS / each_ns)
+    if by_time < PLACES and each_ns * PLACES <= 2 * BATCH_NS:
+        by_time = PLACES
     by_host = int(_ENQUEUE_NS / max(host_ns, 1.0))
     by_queue = QUEUE // (_FIXED_COMMANDS + nodes + outputs)
     count = max(1, min(by_time, by_host, by_queue, BATCH_REPETITIONS))

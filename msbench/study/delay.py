@@ -1,15 +1,15 @@
 """A kernel that is slower by a known time: all blocks that start with it first wait for a number of clock cycles.
 
 The number is a constant in the source, and the kernel that it is compared with has the same code with another one,
-NO_WAIT. What follows the wait is the same for both, so the one takes longer by the wait, give or take a turn of its loop
+BASE. What follows the wait is the same for both, so the one takes longer by the difference, give or take a turn of its loop
 (some ten nanoseconds), whatever the kernel does and however long it takes: blocks that start when others have ended don't
 wait. Nothing of this rests on how msbench measures.
 """
 
 from __future__ import annotations
 
-NO_WAIT = 2
-"""Cycles that are over when the clock is first looked at; fewer would make the compiler write another loop."""
+BASE = 400
+"""Cycles that both wait: the first turn back in a loop fetches its code once more, which takes longer than a short wait."""
 
 _KERNEL = "__global__"
 _REGISTERS = 65536  # of a multiprocessor, since compute capability 3.5

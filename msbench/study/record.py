@@ -15,7 +15,7 @@ from msbench.harness.evaluate import harness_digest
 from msbench.harness.protocols import Checks, Executor, Plan, Progress
 from msbench.model import Candidate, Evaluation, Measurement, Origin, Status, Study, Trial
 from msbench.statistics import bootstrap_ratio, log_ratios, median
-from msbench.study.delay import NO_WAIT, delayed
+from msbench.study.delay import BASE, delayed
 from msbench.study.subjects import Subject
 
 SLOWDOWN = 0.03
@@ -29,6 +29,8 @@ OFF = 0.01
 
 FOUND = 0.95
 """Slowed down kernels: the least share of pairs whose interval lies above 1."""
+
+_USUAL_REGISTERS = 32  # of a thread: a version that is timed once need not wait in all blocks of its first wave
 
 _EXPECTED = {
     Study.SAME: f"1 inside the 95 % interval, median within {OFF:.0%}",
@@ -107,30 +109,34 @@ def _versions(
 ) -> list[_Versions]:
     if Study.SLOWDOWN not in settings.kinds:
         return [_Versions((subject.naive,) * (2 * settings.pairs), 0.0) for subject in subjects]
+    multiprocessors = executor.device().multiprocessors
     jobs = [
         Job(
             subject.task.operator,
             subject.task.precision,
-            (subject.naive,),
+            (subject.naive, _waiting(subject, BASE, multiprocessors, _USUAL_REGISTERS)),
             Plan((subject.case,), Checks.QUICK, seed=settings.seed, sittings=1, time_budget_s=0.5),
         )
         for subject in subjects
     ]
     first = evaluate_all(executor, jobs, command="", progress=progress, batch=len(jobs))
     return [
-        _slowed(subject, results, executor.device().multiprocessors, settings.pairs)
+        _slowed(subject, results, multiprocessors, settings.pairs)
         for subject, (_, results) in zip(subjects, first, strict=True)
     ]
 
 
 def _slowed(subject: Subject, results: list[Evaluation] | MsbenchError, multiprocessors: int, pairs: int) -> _Versions:
+    """``results`` are the naive kernel's, which tells its registers, and those of one that waits a little."""
     if isinstance(results, MsbenchError):
         raise results
-    (naive,) = results
-    if naive.status is not Status.PASSED or naive.build is None:
-        why = naive.failure.message if naive.failure else naive.note
-        raise MsbenchError(f"{subject.name}: the naive kernel can't be measured: {why}")
-    (measured,) = naive.measurements
+    naive, waiting = results
+    for one in results:
+        if one.status is not Status.PASSED or one.build is None:
+            why = one.failure.message if one.failure else one.note
+            raise MsbenchError(f"{subject.name}: the naive kernel can't be measured: {why}")
+    assert naive.build is not None
+    (measured,) = waiting.measurements
     clock_mhz = measured.sm_clock_mhz
     if clock_mhz is None:
         raise DeviceError(
@@ -140,12 +146,14 @@ def _slowed(subject: Subject, results: list[Evaluation] | MsbenchError, multipro
     cycles = round(SLOWDOWN * _time_ns(measured) * clock_mhz / 1e3)
     registers = max((int(kernel.get("registers", 0)) for kernel in naive.build.kernels), default=0)
 
-    def copies(wait: int) -> tuple[Candidate, ...]:
-        source = delayed(subject.naive.source, wait, multiprocessors=multiprocessors, registers=registers)
-        label = f"waits for {wait} cycles"
-        return (Candidate(subject.naive.operator, subject.naive.precision, source, Origin.EXTERNAL, label),) * pairs
+    reference, slower = (_waiting(subject, wait, multiprocessors, registers) for wait in (BASE, BASE + cycles))
+    return _Versions((reference,) * pairs + (slower,) * pairs, cycles * 1e3 / clock_mhz)
 
-    return _Versions(copies(NO_WAIT) + copies(cycles), cycles * 1e3 / clock_mhz)
+
+def _waiting(subject: Subject, cycles: int, multiprocessors: int, registers: int) -> Candidate:
+    source = delayed(subject.naive.source, cycles, multiprocessors=multiprocessors, registers=registers)
+    label = f"waits for {cycles} cycles"
+    return Candidate(subject.naive.operator, subject.naive.precision, source, Origin.EXTERNAL, label)
 
 
 def _trial(

@@ -87,7 +87,8 @@ def test_verdicts(rules: Rules) -> None:
         ("tgkill", (own, own, signal.SIGSTOP), STOP), ("kill", (2**32 - 1, 9), STOP),
         ("openat", (0, 0, reading), ALLOW), ("openat", (0, 0, writing), files), ("openat", (0, 0, os.O_RDWR), files),
         ("unlinkat", (), files), ("mkdirat", (), files), ("shmget", (), files),
-        ("prlimit64", (0, 7, 0, 1 << 40), ALLOW), ("prlimit64", (0, 7, 1 << 40, 0), STOP),
+        ("prlimit64", (0, 7, 0, 1 << 40), ALLOW), ("prlimit64", (0, 7, 1 << 40, 0), files),
+        ("prlimit64", (parent, 7, 1 << 40, 0), STOP),
         ("prctl", (1, 0), STOP), ("prctl", (15,), ALLOW), ("ptrace", (), STOP), ("mount", (), STOP),
     ]  # fmt: skip
     for name, arguments, expected in cases:

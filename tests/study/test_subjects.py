@@ -12,7 +12,7 @@ from msbench.errors import MsbenchError, ToolchainError
 from msbench.harness import toolchain
 from msbench.harness.schedule import work
 from msbench.spec import Precision
-from msbench.study.delay import NO_WAIT, delayed, is_single
+from msbench.study.delay import BASE, delayed, is_single
 from msbench.study.subjects import WORK_LIMIT, choose
 from tests.study.fakes import SOURCE
 
@@ -72,7 +72,7 @@ def test_a_kernel_that_waits_compiles_and_differs_from_one_that_does_not_in_one_
     naive = operators.versions(op, Precision.FP32)[0].source
     (tmp_path / "relu.h").write_text(operators.header(op, Precision.FP32))
     lines = []
-    for cycles in (NO_WAIT, 238):
+    for cycles in (BASE, BASE + 238):
         (tmp_path / "relu.cu").write_text(delayed(naive, cycles, multiprocessors=132, registers=20))
         options = ["-O3", "-std=c++17", "-arch=sm_90", f"-I{resources.include_dir()}", "-include", "relu.h"]
         command = [str(tools.nvcc), *options, "-ptx", "-o", "relu.ptx", "relu.cu"]
