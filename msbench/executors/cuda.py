@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
@@ -45,7 +46,7 @@ _INPUT_SETS = 2
 _SETS_LIMIT = 24 * 2**30  # bytes of all input sets together
 _PROFILE_LIMIT_S = 240.0
 _COMPILE_LIMIT_S = 180.0
-_KEPT_BESIDE = 2**28  # bytes of free device memory that a sibling keeps
+_KEPT_BESIDE = 2**28  # bytes of free device memory that an executor beside others keeps
 _TRIES = 5  # each takes gpu_runner.RECOVERY_S and more
 
 
@@ -69,6 +70,20 @@ def create(*, device: str | None = None, store: CeilingsStore | None = None, **_
     return CudaExecutor(gpus.choose(device), toolchain.find(), store)
 
 
+@dataclass(frozen=True)
+class Beside:
+    """Makes executors in other processes, on the GPU that process ``lead`` has to itself; with what is known there."""
+
+    gpu: gpus.Gpu
+    tools: toolchain.Toolchain
+    ceilings: Ceilings
+    runner: Path
+    lead: int
+
+    def __call__(self) -> CudaExecutor:
+        return CudaExecutor(self.gpu, self.tools, beside=self)
+
+
 class CudaExecutor:
     """``protocols.Executor`` on one GPU, which it has to itself from the first use of the device on."""
 
@@ -82,24 +97,24 @@ class CudaExecutor:
         tools: toolchain.Toolchain,
         store: CeilingsStore | None = None,
         *,
-        elder: CudaExecutor | None = None,
+        beside: Beside | None = None,
     ) -> None:
         self.gpu = gpu
         self.toolchain = tools
         self.arch = toolchain.architecture(gpu.capability)
         self._store = store
-        self._elder = elder
+        self._beside = beside
         self._resources = ExitStack()
         self._runners: list[GpuRunner] = []
         self._foreseen: dict[str, deque[Future[GpuRunner]]] = {}
-        self._nvml = telemetry.Gpu(gpu.uuid)
+        self._nvml = telemetry.Gpu(gpu.uuid, beside.lead if beside else None)
         self._memory_watch = MemoryWatch(self._nvml.memory, self._nvml.processes)
         self._groups = 0
 
-    def sibling(self) -> CudaExecutor:
-        """Another one on the same GPU, for checking in a thread of its own while this one holds the GPU's lock."""
-        _ = self.xp, self._runner_binary
-        return CudaExecutor(self.gpu, self.toolchain, self._store, elder=self)
+    def beside(self) -> Beside:
+        """See ``batch.Divisible``; the GPU is locked from here on."""
+        _ = self.xp
+        return Beside(self.gpu, self.toolchain, self.ceilings(), self._runner_binary, os.getpid())
 
     def compile_checks(self, op: Operator) -> None:
         """See ``batch.Divisible``; done once for an operator, GPU architecture, CuPy and harness. A check tells what fails."""
@@ -131,7 +146,7 @@ class CudaExecutor:
             raise DeviceError(
                 f"The cuda executor needs CuPy: {error}. Install it with `pip install 'mskernelbench[cuda]'`."
             ) from error
-        if self._elder is None:
+        if self._beside is None:
             self._resources.enter_context(gpu_lock(self.gpu.uuid, waiting=lambda text: print(text, file=sys.stderr)))
         try:
             cupy.cuda.Device(self.gpu.index).use()
@@ -161,6 +176,8 @@ class CudaExecutor:
 
     @cached_property
     def _ceilings(self) -> Ceilings:
+        if self._beside is not None:
+            return self._beside.ceilings
         known = self._store.ceilings(self.device().id) if self._store else None
         if known is not None:
             return known
@@ -179,7 +196,7 @@ class CudaExecutor:
 
     def ceilings(self) -> Ceilings:
         """What this GPU reaches; measured on first use where the store does not know it."""
-        return self._elder.ceilings() if self._elder else self._ceilings
+        return self._ceilings
 
     # ------------------------------------------------------------------ candidates
 
@@ -189,8 +206,8 @@ class CudaExecutor:
 
     @cached_property
     def _runner_binary(self) -> Path:
-        if self._elder is not None:
-            return self._elder._runner_binary
+        if self._beside is not None:
+            return self._beside.runner
         return building.native("runner", self.toolchain, self.arch)
 
     def open(self, op: Operator, build: BuildResult, candidate: Candidate) -> GpuRunner:
@@ -278,7 +295,7 @@ class CudaExecutor:
 
     @cached_property
     def _memory(self) -> SharedMemory:
-        kept = KEPT_BYTES if self._elder is None else _KEPT_BESIDE
+        kept = KEPT_BYTES if self._beside is None else _KEPT_BESIDE
         return SharedMemory(self.xp.cuda, self.xp.get_default_memory_pool().free_all_blocks, self._forget, kept)
 
     def _forget(self, handle: str) -> None:
@@ -313,12 +330,13 @@ class CudaExecutor:
         layout = Layout.of(op, precision, case)
         sets = _INPUT_SETS if layout.nbytes * _INPUT_SETS <= _SETS_LIMIT else 1
         with ExitStack() as memory:
+            memory.callback(self._free_pool)  # what is verified afterwards takes some
             arenas = [memory.enter_context(self.arena(layout)) for _ in range(sets)]
             with span("inputs"):
                 for number, arena in enumerate(arenas):
                     arena.write_inputs(generate(op, precision, case, plan.seed + number, self.xp))
                 arena.poison(POISONS[0])  # a call sees around its arrays what it sees when it is checked
-            self.xp.get_default_memory_pool().free_all_blocks()
+            self._free_pool()
             return timing.measure_group(
                 [WholeCalls(subject) for subject in subjects] if plan.whole_calls else subjects,
                 Job.of(op, case, arenas, poison=True),
@@ -331,6 +349,10 @@ class CudaExecutor:
                 verify=partial(verify_timed, op, precision, case, arenas, plan.seed, self.xp),
                 telemetry=self._nvml.telemetry(),
             )
+
+    def _free_pool(self) -> None:
+        """Other processes can't take what CuPy keeps for later."""
+        self.xp.get_default_memory_pool().free_all_blocks()
 
     def _group_id(self, case: Case, subjects: Sequence[GpuRunner]) -> str:
         """Another one each time: samples pair within a group only."""
@@ -393,7 +415,7 @@ class CudaExecutor:
                 arena.poison(POISONS[0])
                 self.xp.asnumpy(arena.buffer).tofile(work / "memory")
                 job = Job.of(op, case, [arena]).payload()
-            self.xp.get_default_memory_pool().free_all_blocks()
+            self._free_pool()
             job |= {"runner": str(self._runner_binary), "binary": build.binary}
             job |= {"data": str(work / "memory"), "nbytes": layout.nbytes}
             job |= {"rules": Rules.LIBRARY if gpu_runner.CONFINED_PROFILES else None}

@@ -1,9 +1,9 @@
 """Many tasks in a row, faster than one after another: what can be done ahead is, and several tasks are checked at once.
 
-Only measuring needs the device to itself. So tasks go in batches: those of a batch are checked side by side, each with
-processes and memory of its own, then measured one by one in the same processes, which have every kernel loaded and every
-library set up. An idle process takes nothing from the one that is timed but its memory; all end together, while the next
-batch is checked.
+Only measuring needs the device to itself. So tasks go in batches: those of a batch are checked side by side, each by one of
+the ``referees`` and in candidate processes of its own, then measured one by one in the same processes, which have every
+kernel loaded and every library set up. An idle process takes nothing from the one that is timed but its memory; all end
+together, while the next batch is checked.
 """
 
 from __future__ import annotations
@@ -12,21 +12,26 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
+from queue import SimpleQueue
 from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from msbench.errors import DeviceFull, SpecError
 from msbench.harness.arena import Layout
 from msbench.harness.evaluate import Group
 from msbench.harness.protocols import Executor, Plan, Progress
+from msbench.harness.referees import Assignment, Hears, Make, Referee, Referees
 from msbench.harness.schedule import schedule, work
-from msbench.harness.spans import Spans, span
+from msbench.harness.spans import Spans
 from msbench.model import BuildResult, Candidate, Device, Evaluation
 from msbench.spec import Case, Operator, Precision
+
+REFEREES = 12
+"""More tasks are not checked at the same time: the device has enough to do."""
 
 PROCESSES = 60
 """Those of the tasks that are checked side by side are no more than this together."""
@@ -38,7 +43,7 @@ LONG_WORK = 1e10
 """A case that costs more operations (``schedule.work``) has calls that share the device with others while they run."""
 
 _CORES = os.cpu_count() or 1
-_CHECKS_AT_ONCE = min(10, max(4, _CORES * 5 // 8))
+_SPARE_CORES = 2  # for this process and the compilers
 _MEMORY_A_PROCESS = 2**31  # of the device and of the host: several times what it takes, as large cases need the rest
 _LAUNCHES_A_SECOND = 100.0
 _WORK_A_SECOND = 1e11
@@ -52,10 +57,10 @@ JobError = SpecError | DeviceFull
 
 @runtime_checkable
 class Divisible(Protocol):
-    """An executor that has others beside it on the same device."""
+    """An executor that has others beside it on the same device, in other processes."""
 
-    def sibling(self) -> Executor:
-        """Another one, for a thread of its own."""
+    def beside(self) -> Make:
+        """What makes them there; this one goes on holding the device. It can be pickled."""
 
     def compile_checks(self, op: Operator) -> None:
         """Have ready what checking an operator runs on the device besides kernels; called from several threads."""
@@ -87,38 +92,64 @@ class Job:
         return launches / _LAUNCHES_A_SECOND + operations / _WORK_A_SECOND + sizes * libraries * _SET_UP_S
 
 
+Results = Iterator[tuple[Job, list[Evaluation] | JobError]]
+"""Each job with what came of it."""
+
+
 def evaluate_all(
     executor: Executor, jobs: Sequence[Job], *, command: str, progress: Progress, batch: int | None = None
-) -> Iterator[tuple[Job, list[Evaluation] | JobError]]:
+) -> Results:
     """``evaluate`` for every job; each is given out as soon as it is measured.
 
     ``batch`` is how many are checked side by side; by default as many as have room on the device, in which case those whose
     check takes longest come first, since all would wait for one at the end. Otherwise they keep their order.
 
     What is wrong with one job alone (its spec, or a case too large for the device) is that job's result, and the next one
-    goes on. Raises whatever else ``evaluate`` raises; that, or closing the iterator, ends all processes.
+    goes on. Raises whatever else ``evaluate`` raises, and WorkerCrashed where a referee is lost; that, or closing the
+    iterator, ends all processes.
     """
-    with ExitStack() as stack:
-        builds = stack.enter_context(_BuildsAhead(executor))
-        if not isinstance(executor, Divisible):
-            for job, following in zip_longest(jobs, jobs[1:]):
-                builds.begin([job, following] if following else [job])
-                with _group(executor, job, builds, progress) as group:
-                    yield job, _caught(partial(_whole, group, command))
-            return
-        _ = executor.xp  # the device is this process's from here on
-        ordered = list(jobs) if batch else sorted(jobs, key=lambda job: -job.check_s)
-        ready = stack.enter_context(_ChecksAhead(executor, ordered))
-        closing = stack.enter_context(_Closing())
-        batches = list(_batches(ordered, batch or len(jobs), _fitting(executor.device())))
-        for some, following in zip_longest(batches, batches[1:], fillvalue=()):
-            builds.begin(some)
-            with _Batch(executor, some, builds, ready, closing, progress) as checked:
-                builds.begin(following)  # not earlier: the processor is needed for checks, and nobody waits for them
-                ready.wait()
-                closing.wait()
-                for number, job in enumerate(some):
-                    yield job, checked.finish(number, command)
+    alone = batch == 1 or len(jobs) < 2 or not all(job.operator.folder for job in jobs)
+    if isinstance(executor, Divisible) and not alone:
+        make = executor.beside()  # before anything else uses the device
+        yield from _side_by_side(executor, make, jobs, command, progress, batch)
+    else:
+        yield from _one_by_one(executor, jobs, command, progress)
+
+
+def _one_by_one(executor: Executor, jobs: Sequence[Job], command: str, progress: Progress) -> Results:
+    with _BuildsAhead(executor) as builds, _ChecksAhead(executor, jobs) as ready:
+        for job, following in zip_longest(jobs, jobs[1:]):
+            builds.begin([job, following] if following else [job])
+            ready.wait()
+            with Group(
+                executor,
+                job.operator,
+                job.precision,
+                job.candidates,
+                job.plan,
+                progress=progress,
+                build=builds.build,
+                spans=job.spans,
+            ) as group:
+                yield job, _caught(partial(_whole, group, command))
+
+
+def _side_by_side(
+    executor: Executor, make: Make, jobs: Sequence[Job], command: str, progress: Progress, size: int | None
+) -> Results:
+    ordered = list(jobs) if size else sorted(jobs, key=lambda job: -job.check_s)
+    batches = list(_batches(ordered, size or len(jobs), _fitting(executor.device())))
+    count = min(REFEREES, max(1, _CORES - _SPARE_CORES), max(map(len, batches)))
+    with _BuildsAhead(executor) as builds, _ChecksAhead(executor, ordered) as ready:
+        builds.begin(batches[0])
+        with Referees(make, count) as referees:
+            for some, following in zip_longest(batches, batches[1:], fillvalue=()):
+                with _Batch(referees, some, builds, ready, progress) as checked:
+                    builds.begin(following)  # not earlier: checks need the processor, and nobody waits for these
+                    ready.wait()
+                    referees.each("settle")
+                    for number, job in enumerate(some):
+                        yield job, checked.finish(number, command)
 
 
 def _fitting(device: Device) -> int:
@@ -151,131 +182,118 @@ def _caught(work: Callable[[], _Made]) -> _Made | JobError:
         return error
 
 
-def _group(
-    executor: Executor, job: Job, builds: _BuildsAhead, progress: Progress | None, room: _Room | None = None
-) -> Group:
-    return Group(
-        executor,
-        job.operator,
-        job.precision,
-        job.candidates,
-        job.plan,
-        progress=progress,
-        build=builds.build,
-        room=partial(room.enter, quietly=any(one.link for one in job.candidates)) if room else None,
-        spans=job.spans,
-    )
-
-
 class _Batch:
-    """Jobs that are checked side by side on entering, each on an executor of its own, and then finished one by one."""
+    """Jobs that are checked side by side on entering, each by a referee, and then finished one by one."""
 
     def __init__(
         self,
-        executor: Divisible,
+        referees: Referees,
         jobs: Sequence[Job],
         builds: _BuildsAhead,
         ready: _ChecksAhead,
-        closing: _Closing,
         progress: Progress,
     ) -> None:
-        self._executor = executor
+        self._referees = referees
         self._jobs = jobs
         self._builds = builds
         self._ready = ready
-        self._closing = closing
         self._progress = progress
         self._room = _Room()
-        self._processes: list[ExitStack] = []
-        self._checked: list[Group | JobError] = []
+        self._idle: SimpleQueue[Referee] = SimpleQueue()
+        self._checked: list[Referee | JobError] = []
 
     def __enter__(self) -> Self:
         self._progress.started(f"checking {len(self._jobs)} tasks")
-        siblings = [self._executor.sibling() for _ in self._jobs]
-        pool = ThreadPoolExecutor(_CHECKS_AT_ONCE, thread_name_prefix="msbench-check")
+        for referee in self._referees.all:
+            self._idle.put(referee)
+        pool = ThreadPoolExecutor(len(self._referees.all), thread_name_prefix="msbench-check")
         try:
-            pending = [
-                pool.submit(_caught, partial(self._check, job, own))
-                for job, own in zip(self._jobs, siblings, strict=True)
-            ]
-            for done, (job, future) in enumerate(zip(self._jobs, pending, strict=True), 1):
-                self._checked.append(future.result())
-                self._progress.advanced(done, len(self._jobs), job.task)
+            begun = [pool.submit(self._check, number, job) for number, job in enumerate(self._jobs)]
+            tasks = {future: job.task for future, job in zip(begun, self._jobs, strict=True)}
+            for done, future in enumerate(as_completed(begun), 1):
+                future.result()
+                self._progress.advanced(done, len(begun), tasks[future])
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            self._end()
             raise
         pool.shutdown()
+        self._checked = [future.result() for future in begun]
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._end()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._referees.each("drop")
 
-    def _check(self, job: Job, own: Executor) -> Group:
-        processes = ExitStack()
-        self._processes.append(processes)
-        processes.enter_context(own)
-        group = processes.enter_context(_group(own, job, self._builds, None, self._room))
-        self._ready.wait_for(job)
-        group.check()
-        return group
+    def _check(self, number: int, job: Job) -> Referee | JobError:
+        """By whichever referee is idle; the one that holds it from then on."""
+        referee = self._idle.get()
+        try:
+            self._ready.wait_for(job)
+            return _caught(partial(self._checked_by, referee, number, job))
+        finally:
+            self._idle.put(referee)
+
+    def _checked_by(self, referee: Referee, number: int, job: Job) -> Referee:
+        quietly = any(candidate.link for candidate in job.candidates)
+        with ExitStack() as inside:  # also where the referee ends in between
+
+            def enter(case: Case) -> None:
+                inside.enter_context(self._room.enter(job.operator, job.precision, case, quietly=quietly))
+
+            hears: Hears = {**self._builds_of(job), "enter": enter, "leave": inside.close}
+            recorded = referee.call("check", number, _assignment(job), task=job.task, hears=hears)
+        if job.spans:
+            job.spans.absorb(recorded)
+        return referee
 
     def finish(self, number: int, command: str) -> list[Evaluation] | JobError:
         """Measure what passed of a job. One that found the device full gets it to itself, and a second chance."""
-        job, group = self._jobs[number], self._checked[number]
-        result: list[Evaluation] | JobError
-        if isinstance(group, Group):
-            group.progress = self._progress
-            result = _caught(partial(group.finish, command))
+        job, result = self._jobs[number], self._checked[number]
+        if isinstance(result, Referee):
+            measured = _caught(partial(self._measured_by, result, job, "finish", number, command))
         else:
-            result = group
-        if isinstance(result, DeviceFull) and len(self._jobs) > 1:
-            for other in self._checked:
-                if isinstance(other, Group):
-                    other.pause()
-            with self._executor.sibling() as own, _group(own, job, self._builds, self._progress) as alone:
-                return _caught(partial(_whole, alone, command))
-        return result
+            measured = result
+        if isinstance(measured, DeviceFull) and len(self._jobs) > 1:
+            self._referees.each("pause")
+            again = partial(self._measured_by, self._referees.all[0], job, "whole", _assignment(job), command)
+            return _caught(again)
+        return measured
 
-    def _end(self) -> None:
-        for processes in self._processes:
-            self._closing.close(processes)
+    def _measured_by(self, referee: Referee, job: Job, *asked: object) -> list[Evaluation]:
+        name, *arguments = asked
+        progress = self._progress
+        hears: Hears = {**self._builds_of(job), "started": progress.started, "advanced": progress.advanced}
+        found: list[Evaluation]
+        found, recorded = referee.call(str(name), *arguments, task=job.task, hears=hears)
+        if job.spans:
+            job.spans.absorb(recorded)
+        return found
+
+    def _builds_of(self, job: Job) -> Hears:
+        return {"build": partial(self._builds.build, job.operator)}
 
 
-class _Closing:
-    """Ends processes while something else is done: taking a CUDA context down takes a while."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(8, thread_name_prefix="msbench-closing")
-        self._begun: list[Future[None]] = []
-
-    def close(self, processes: ExitStack) -> None:
-        """Begin to."""
-        self._begun.append(self._pool.submit(processes.close))
-
-    def wait(self) -> None:
-        """Until all are gone, since that is not done beside a measurement."""
-        for future in self._begun:
-            future.result()
-        self._begun.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown()
+def _assignment(job: Job) -> Assignment:
+    return Assignment(
+        job.operator.name,
+        job.operator.folder,
+        job.precision,
+        job.candidates,
+        job.plan,
+        recorded=job.spans is not None,
+    )
 
 
 class _ChecksAhead:
-    """What checks run on the device, compiled before they do: in processes, since in threads every one would compile it."""
+    """What checks run on the device, compiled before they do: once, or every referee would compile it."""
 
-    def __init__(self, executor: Divisible, jobs: Sequence[Job]) -> None:
+    def __init__(self, executor: Executor, jobs: Sequence[Job]) -> None:
         self._pool = ThreadPoolExecutor(max(1, _CORES // 2), thread_name_prefix="msbench-compiling")
         operators = {job.operator.name: job.operator for job in jobs}
-        self._begun = {
-            name: self._pool.submit(executor.compile_checks, op)
-            for name, op in (operators.items() if len(operators) > 1 else ())
-        }
+        self._begun: dict[str, Future[None]] = {}
+        if isinstance(executor, Divisible) and len(operators) > 1:
+            _ = executor.xp  # the device is this process's from here on
+            self._begun = {name: self._pool.submit(executor.compile_checks, op) for name, op in operators.items()}
 
     def wait_for(self, job: Job) -> None:
         """Until it is done for a job's operator."""
@@ -311,7 +329,7 @@ class _Room:
         """While a case is checked; ``quietly``: with libraries."""
         nbytes = ROOM if quietly and work(op, case) > LONG_WORK else Layout.of(op, precision, case).nbytes
         turn = object()
-        with self._changed, span("wait for room"):
+        with self._changed:
             self._queue.append(turn)
             self._changed.wait_for(
                 lambda: self._queue[0] is turn and (self._taken + nbytes <= ROOM or not self._inside)

@@ -1,9 +1,9 @@
 """A process that has CuPy compile what checking one operator runs on the device, before a check does.
 
 CuPy compiles a kernel for each kind of expression, which takes a second, and keeps it in a cache on disk. The threads of
-one process wait for each other there; processes don't. Here the cheapest case of each distribution is checked with a kernel
-that is always right, since it is made of the expected values: what references, bounds and comparisons launch is then in the
-cache.
+one process wait for each other there; processes don't, but those that check the same operator would each compile it. Here
+the cheapest case of each distribution is checked with a kernel that is always right, since it is made of the expected
+values: what references, bounds and comparisons launch is then in the cache.
 
 Started as ``python -m msbench.harness.compile_checks``; ``gpu_runner.py``'s side of it is ``executors/cuda.py``.
 """

@@ -92,7 +92,7 @@ class WorkerProcess:
         }
         environment = {**(os.environ if env is None else env), wire.SETTINGS: json.dumps(settings)}
         try:
-            start = _starter(os.getpid()).submit(
+            start = starter(os.getpid()).submit(
                 subprocess.Popen,
                 list(argv),
                 env=environment,
@@ -267,7 +267,7 @@ class WorkerProcess:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_FAREWELL_S)  # so that its own signal is reported, not our SIGKILL
         code = self._process.poll()
-        how = "closed its pipe and was killed" if code is None else _describe(code)
+        how = "closed its pipe and was killed" if code is None else describe_end(code)
         self._end(f"it {how} during {command!r}.", kill=True)
         log = self.tail()
         if code == -signal.SIGSYS:  # where the kernel tells no more
@@ -296,7 +296,7 @@ class WorkerProcess:
 
 
 @cache
-def _starter(parent: int) -> ThreadPoolExecutor:
+def starter(parent: int) -> ThreadPoolExecutor:
     """The one thread that starts every worker of process ``parent``.
 
     Linux sends the parent-death signal when the *thread* that started a process ends, so a worker started by a pool's
@@ -305,7 +305,8 @@ def _starter(parent: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix=f"msbench-starter-{parent}")
 
 
-def _describe(code: int) -> str:
+def describe_end(code: int) -> str:
+    """For example ``"died of SIGKILL"``; ``code`` is ``Popen.returncode``."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -14,10 +14,20 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 OTHER = "other"
 """What is in no stage of its own."""
+
+
+class Recorded(NamedTuple):
+    """What ``Spans`` hold, for another process of this machine: ``time.perf_counter`` is the same in all of them."""
+
+    seconds: dict[str, float]
+    overlapped_s: float
+    began: float | None
+    taken_up: float | None
+    ended: float | None
 
 
 class Spans:
@@ -70,6 +80,24 @@ class Spans:
                 with self._lock:
                     self.overlapped_s += self._clock() - start
 
+    def hand_over(self) -> Recorded:
+        """What was recorded since the last time; it is forgotten here."""
+        with self._lock:
+            found = Recorded(self.seconds, self.overlapped_s, self.began, self.taken_up, self.ended)
+            self.seconds, self.overlapped_s = {}, 0.0
+            self.began = self.taken_up = self.ended = None
+        return found
+
+    def absorb(self, found: Recorded) -> None:
+        """Add what was recorded elsewhere."""
+        with self._lock:
+            for stage, seconds in found.seconds.items():
+                self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+            self.overlapped_s += found.overlapped_s
+            self.began = _outermost(min, self.began, found.began)
+            self.taken_up = _outermost(min, self.taken_up, found.taken_up)
+            self.ended = _outermost(max, self.ended, found.ended)
+
     @contextmanager
     def _noted(self) -> Iterator[None]:
         with self._lock:
@@ -83,6 +111,11 @@ class Spans:
     def _add(self, stage: str, seconds: float) -> None:
         with self._lock:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+
+def _outermost(order: Callable[[list[float]], float], *times: float | None) -> float | None:
+    known = [one for one in times if one is not None]
+    return order(known) if known else None
 
 
 def span(stage: str) -> AbstractContextManager[object]:

@@ -109,9 +109,13 @@ def _shared(others: int | None) -> list[str]:
 
 
 class Gpu:
-    """NVML's view of one GPU; everything is None where nvidia-ml-py or the library is missing."""
+    """NVML's view of one GPU; everything is None where nvidia-ml-py or the library is missing.
 
-    def __init__(self, uuid: str) -> None:
+    ``lead`` is the process whose family is no stranger on the GPU: this one, or the one that started it.
+    """
+
+    def __init__(self, uuid: str, lead: int | None = None) -> None:
+        self._lead = os.getpid() if lead is None else lead
         self._nvml: Any = None
         self._handle: Any = None
         self._own: set[int] = set()  # of the processes on the GPU
@@ -153,7 +157,7 @@ class Gpu:
         )
 
     def _others(self) -> int | None:
-        """How many processes compute on the GPU that are neither this one nor its children.
+        """How many processes compute on the GPU that are neither the lead nor descend from it.
 
         None where NVML lists no processes that this one knows by number, as in a container: then its own are strangers too.
         """
@@ -163,7 +167,7 @@ class Gpu:
         running = {int(process.pid) for process in found}
         self._own &= running
         if running - self._own:  # whose they are is told by every process of the machine: not for each measurement
-            self._own = _family() & running
+            self._own = _family(self._lead) & running
         if running and not self._own:
             running = {pid for pid in running if Path(f"/proc/{pid}").exists()}
             if not running:
@@ -178,13 +182,13 @@ class Gpu:
         return None
 
 
-def _family() -> set[int]:
-    """This process and all that descend from it."""
+def _family(lead: int) -> set[int]:
+    """A process and all that descend from it."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):  # a process that has just ended
             parents[int(path.parent.name)] = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
-    family = {os.getpid()}
+    family = {lead}
     while more := {pid for pid, parent in parents.items() if parent in family} - family:
         family |= more
     return family

@@ -46,7 +46,7 @@ def serve(handlers: dict[str, Handler]) -> None:
         os.set_inheritable(fd, False)
     _channel = socket.socket(fileno=settings["channel"])
     _rules = settings.get("rules")
-    _die_with(settings["parent"])
+    die_with(settings["parent"])
     _limit(settings.get("cpu_seconds"))
     with open(settings["requests"], "rb") as requests, open(settings["replies"], "wb") as replies:  # noqa: PTH123
         for line in requests:
@@ -98,7 +98,7 @@ def _answer(handlers: dict[str, Handler], message: dict[str, Any]) -> dict[str, 
         return {"id": message["id"], "error": {"kind": kind, "message": str(error), "log": getattr(error, "log", "")}}
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Have Linux kill this process when its parent ends, even by SIGKILL; elsewhere the closed pipe ends it."""
     if sys.platform != "linux":
         return

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import pickle
 import signal
 import sys
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,8 +24,8 @@ from msbench import operators
 from msbench.errors import DeviceError, ToolchainError, WorkerCrashed
 from msbench.executors import cuda
 from msbench.executors.cuda import CudaExecutor
+from msbench.harness import batch, gpu_runner, gpus
 from msbench.harness import evaluate as evaluating
-from msbench.harness import gpu_runner, gpus
 from msbench.harness.batch import Job, evaluate_all
 from msbench.harness.check import VARIANTS
 from msbench.harness.evaluate import evaluate
@@ -30,6 +33,7 @@ from msbench.harness.protocols import Checks, Executor, Plan
 from msbench.harness.shared_memory import Block, SharedMemory
 from msbench.model import BuildResult, Candidate, Ceilings, Failure, Fault, Status
 from msbench.spec import Operator, Precision
+from tests.harness.divided import operator
 from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, scale, tools
 from tests.harness.test_ncu import LISTING, OUTPUT
 from tests.harness.test_profile import CEILINGS
@@ -83,6 +87,50 @@ class Kept:
         self.known[device.id] = ceilings
 
 
+def do_without_a_gpu(patch: pytest.MonkeyPatch, shared: Path, runtime: Path) -> None:
+    """What the executor takes for CuPy, device memory and the CUDA runtime from here on."""
+    memory = FileMemory(shared)
+    environment = gpu_runner.worker_environment("GPU-fake") | {"LD_PRELOAD": str(runtime)}
+    patch.setattr(CudaExecutor, "xp", np)
+    pool = SimpleNamespace(free_all_blocks=lambda: None)
+    for name, value in (
+        ("cuda", SimpleNamespace(runtime=memory, Device=lambda index: nullcontext())),
+        ("asnumpy", np.asarray),
+        ("get_default_memory_pool", lambda: pool),
+    ):
+        patch.setattr(np, name, value, raising=False)
+    patch.setattr(SharedMemory, "array", lambda self, block, nbytes: memory.array(block, nbytes))
+    patch.setattr(gpu_runner, "worker_environment", lambda uuid: environment)
+    patch.setattr(cuda, "worker_environment", lambda uuid: environment)
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeBeside:
+    """``cuda.Beside`` in a referee that has no GPU either; ``told`` gets a file for each process that is started."""
+
+    real: cuda.Beside
+    shared: Path
+    runtime: Path
+    told: Path
+
+    def __call__(self) -> CudaExecutor:
+        _in_a_referee(self.shared, self.runtime, self.told)
+        return self.real()
+
+
+@cache
+def _in_a_referee(shared: Path, runtime: Path, told: Path) -> None:
+    patch = pytest.MonkeyPatch()
+    do_without_a_gpu(patch, shared, runtime)
+
+    class Process(gpu_runner.WorkerProcess):
+        def __init__(self, *arguments: Any, **settings: Any) -> None:
+            super().__init__(*arguments, **settings)
+            (told / f"{os.getpid()} {self.pid}").touch()
+
+    patch.setattr(gpu_runner, "WorkerProcess", Process)
+
+
 @pytest.fixture(scope="module")
 def fake(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
     return FakeGpu(tmp_path_factory.mktemp("gpu"))
@@ -91,19 +139,7 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
 @pytest.fixture
 def executor(fake: FakeGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CudaExecutor]:
     """The executor, whose builds are all the fake candidate."""
-    memory = FileMemory(fake.shared)
-    environment = gpu_runner.worker_environment("GPU-fake") | {"LD_PRELOAD": str(fake.runtime)}
-    monkeypatch.setattr(CudaExecutor, "xp", np)
-    pool = SimpleNamespace(free_all_blocks=lambda: None)
-    for name, value in (
-        ("cuda", SimpleNamespace(runtime=memory, Device=lambda index: nullcontext())),
-        ("asnumpy", np.asarray),
-        ("get_default_memory_pool", lambda: pool),
-    ):
-        monkeypatch.setattr(np, name, value, raising=False)
-    monkeypatch.setattr(SharedMemory, "array", lambda self, block, nbytes: memory.array(block, nbytes))
-    monkeypatch.setattr(gpu_runner, "worker_environment", lambda uuid: environment)
-    monkeypatch.setattr(cuda, "worker_environment", lambda uuid: environment)
+    do_without_a_gpu(monkeypatch, fake.shared, fake.runtime)
     monkeypatch.setenv("MSBENCH_CACHE", str(tmp_path))
     made = CudaExecutor(GPU, dataclasses.replace(tools(), ncu=None), Kept())
     made._store.add_ceilings(made.device(), CEILINGS)  # type: ignore[union-attr]
@@ -288,19 +324,32 @@ def test_processes_start_while_their_kernels_are_built(executor: CudaExecutor, m
 
 
 def test_tasks_side_by_side_are_checked_and_measured_in_the_same_processes(
-    executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch
+    executor: CudaExecutor, fake: FakeGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = count_processes(monkeypatch)
+    told = tmp_path / "told"
+    told.mkdir()
+    real = executor.beside()
+    monkeypatch.setattr(executor, "beside", lambda: FakeBeside(real, fake.shared, fake.runtime, told))
+    monkeypatch.setattr(batch, "_CORES", 4)
     once = dataclasses.replace(plan(), sittings=1)
-    jobs = [Job(OPERATOR, Precision.FP32, (candidate(f"{n} a"), candidate(f"{n} b")), once) for n in range(3)]
+    op = operator(tmp_path / "ops", "scale", "fake_gpu")
+    jobs = [Job(op, Precision.FP32, (candidate(f"{n} a"), candidate(f"{n} b")), once) for n in range(3)]
     found = list(evaluate_all(executor, jobs, command="test", progress=evaluating._Silence(), batch=2))
     assert [job for job, _ in found] == jobs
     for _, results in found:
         assert isinstance(results, list)
         assert [(one.status, len(one.measurements)) for one in results] == [(Status.PASSED, 1)] * 2
-    assert len(opened) == 6
-    assert not any(Path(f"/proc/{pid}").exists() for pid in opened)
-    assert not executor.xp.cuda.runtime.maps  # all device memory is free
+    referees, opened = zip(*(path.name.split() for path in told.iterdir()), strict=True)
+    assert (len(set(referees)), len(opened)) == (2, 6)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in {*referees, *opened})
+
+
+def test_beside_it_others_know_what_it_knows(executor: CudaExecutor, fake: FakeGpu) -> None:
+    made = pickle.loads(pickle.dumps(executor.beside()))()
+    assert made.device() == executor.device()
+    assert made.ceilings() == CEILINGS
+    assert made._runner_binary == fake.runner
+    assert made._nvml._lead == os.getpid()  # whose family all are
 
 
 def test_what_checks_launch_is_compiled_once_and_failing_is_no_harm(

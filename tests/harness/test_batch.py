@@ -2,171 +2,237 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from msbench.errors import DeviceError
+from msbench.errors import DeviceError, WorkerCrashed
 from msbench.harness import batch
-from msbench.harness.arena import Arena, Layout
-from msbench.harness.batch import Job, evaluate_all
-from msbench.harness.protocols import Checks, Plan
+from msbench.harness.arena import Layout
+from msbench.harness.batch import evaluate_all
 from msbench.harness.schedule import work
-from msbench.model import BuildResult, Candidate, Device, Measurement, Status
-from msbench.spec import Case, Operator, Precision, Split
-from tests.harness.fakes import OPERATOR, FakeExecutor, FakeRunner, candidate, case, right
+from msbench.harness.spans import Spans
+from msbench.harness.throughput import Passage
+from msbench.model import Device, Status
+from msbench.spec import Case, Precision, Split
+from tests.harness.divided import Divided, Plain, jobs
+from tests.harness.fakes import OPERATOR, FakeExecutor, case
+
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-class Silent:
-    def started(self, text: str) -> None: ...
+class Told:
+    """Remembers what it hears, from one thread."""
 
-    def advanced(self, done: int, total: int, text: str) -> None: ...
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self._thread = threading.get_ident()
 
+    def started(self, text: str) -> None:
+        assert threading.get_ident() == self._thread
+        self.heard.append(text)
 
-@dataclass
-class Divided(FakeExecutor):
-    """Its siblings check and measure; ``full`` is what a case finds while others have processes on the device."""
-
-    siblings: list[Sibling] = field(default_factory=list)
-    compiled: list[str] = field(default_factory=list)
-    full: str = ""
-    several: bool = True
-
-    def sibling(self) -> Sibling:
-        assert threading.current_thread() is threading.main_thread()  # the first one takes the device's lock
-        self.siblings.append(Sibling(time_ns=self.time_ns, elder=self))
-        return self.siblings[-1]
-
-    def compile_checks(self, op: Operator) -> None:
-        time.sleep(0.01)
-        self.compiled.append(op.name)
-
-    @property
-    def open_now(self) -> list[FakeRunner]:
-        return [runner for own in self.siblings for runner in own.runners if not runner.closed]
+    def advanced(self, done: int, total: int, text: str) -> None:
+        self.started(f"{done} of {total}: {text}")
 
 
-@dataclass
-class Sibling(FakeExecutor):
-    elder: Divided | None = None
-
-    def open(self, op: Operator, build: BuildResult, candidate: Candidate) -> FakeRunner:
-        assert self.elder is not None
-        assert not self.elder.several or op.name in self.elder.compiled
-        return super().open(op, build, candidate)
-
-    def measure(
-        self, op: Operator, precision: Precision, case: Case, runners: Sequence[FakeRunner], plan: Plan
-    ) -> list[Measurement]:
-        assert self.elder is not None
-        if op.name == self.elder.full and set(self.elder.open_now) != set(runners):
-            raise MemoryError
-        return super().measure(op, precision, case, runners, plan)
+@pytest.fixture
+def ops(tmp_path: Path) -> Path:
+    return tmp_path / "ops"
 
 
-def wrong(arena: Arena, case: Case) -> None:
-    right(arena, case)
-    arena.view("y")[0] = 77
+@pytest.fixture
+def divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Divided:
+    """On a machine with room for two referees."""
+    monkeypatch.setattr(batch, "_CORES", 4)
+    told = tmp_path / "told"
+    told.mkdir()
+    return Divided(folder=told)
 
 
-def jobs(count: int) -> list[Job]:
-    plan = Plan(cases=(case(64), case(2048)), checks=Checks.QUICK)
-    ops = [replace(OPERATOR, name=f"op{number}") for number in range(count)]
-    made = []
-    for op in ops:
-        group = tuple(replace(candidate(kernel), operator=op.name) for kernel in (right, wrong))
-        made.append(Job(op, Precision.FP32, group, plan))
-    return made
+def runs(pid: int) -> bool:
+    """Whether a process does; one that has ended may wait to be looked at."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
 
 
-@pytest.mark.parametrize("executor", [FakeExecutor(), Divided()], ids=["one by one", "side by side"])
-def test_every_task_is_evaluated_in_its_place(executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "PROCESSES", 6)
-    wanted = jobs(7)
-    got = list(evaluate_all(executor, wanted, command="test", progress=Silent()))
+def soon(what: Callable[[], object]) -> None:
+    """Within some seconds."""
+    deadline = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def referees(told: list[str]) -> set[int]:
+    return {int(one.split()[-1]) for one in told}
+
+
+@pytest.mark.parametrize(("kind", "size"), [(Plain, None), (Divided, 1)])
+def test_one_by_one_every_task_is_evaluated_in_its_place(
+    divided: Divided, ops: Path, kind: type[FakeExecutor], size: int | None
+) -> None:
+    executor = divided if kind is Divided else Plain()
+    wanted = jobs(ops, *(f"op{n}" for n in range(4)))
+    got = list(evaluate_all(executor, wanted, command="test", progress=Told(), batch=size))
     assert [job for job, _ in got] == wanted
+    assert len(executor.runners) == 8  # its own: nothing is gained by a referee
     assert all(runner.closed for runner in executor.runners)
     for _, (good, bad) in got:
         assert (good.status, bad.status) == (Status.PASSED, Status.CHECK_FAILED)
         assert [m.case.id for m in good.measurements] == ["N=64", "N=2048"]
-        assert good.checks
-        assert not bad.measurements
 
 
-def test_processes_are_those_of_the_check_and_end_with_their_batch() -> None:
-    executor = Divided()
-    four = [replace(job, plan=replace(job.plan, sittings=1)) for job in jobs(4)]
-    measured = evaluate_all(executor, four, command="test", progress=Silent(), batch=2)
-    next(measured)
-    assert sorted(executor.compiled) == ["op0", "op1", "op2", "op3"]  # all, before the first is measured
-    assert [len(own.runners) for own in executor.siblings] == [2, 2]
-    assert [runner.candidate.operator for runner in executor.open_now] == ["op0", "op1"]  # the wrong ones have ended
-    next(measured)
-    next(measured)
-    assert [runner.candidate.operator for runner in executor.open_now] == ["op2", "op3"]
-    measured.close()
-    assert not executor.open_now
+def test_side_by_side_each_is_checked_and_measured_in_the_same_processes(divided: Divided, ops: Path) -> None:
+    wanted = [replace(job, spans=Spans()) for job in jobs(ops, *(f"op{n}" for n in range(5)))]
+    progress = Told()
+    measured = evaluate_all(divided, wanted, command="test", progress=progress, batch=3)
+    got = [next(measured)]
+    assert divided.told("compiled") == [f"op{n}" for n in range(5)]  # all, before the first is measured
+    opened = [one.rpartition(" ")[0] for one in divided.told("open")]
+    assert opened == ["op0 right", "op1 right", "op2 right"]  # the wrong ones have ended
+    begun = referees(divided.told("checked"))
+    got += [next(measured) for _ in range(3)]
+    assert [one.split()[0] for one in divided.told("open")] == ["op3", "op4"]
+    got += list(measured)
+
+    assert [job for job, _ in got] == wanted
+    assert not divided.told("open")
+    assert divided.told("checked") == divided.told("measured")
+    assert len(begun) == 2 and os.getpid() not in begun
+    assert not any(map(runs, begun))
+    for job, results in got:
+        assert isinstance(results, list)
+        good, bad = results
+        assert (good.status, bad.status) == (Status.PASSED, Status.CHECK_FAILED)
+        assert [m.case for m in good.measurements] == list(job.plan.cases)
+        assert good.build and good.checks and not bad.measurements
+        assert good.command == "test"
+        assert job.spans is not None
+        assert {"wait for room", "wait for builds", "compare", "measuring"} <= set(job.spans.seconds)
+        passage = Passage.of(job)
+        assert sum(passage.spans.values()) == pytest.approx(passage.seconds)
+    assert progress.heard[0] == "checking 3 tasks"
+    assert {text.partition(":")[0] for text in progress.heard[1:4]} == {"1 of 3", "2 of 3", "3 of 3"}
+    assert progress.heard[4:7] == ["measuring op0/fp32", "1 of 2: N=64", "2 of 2: N=2048"]
 
 
-def test_whose_check_takes_longest_comes_first_unless_the_batch_is_given() -> None:
+def test_whose_check_takes_longest_comes_first_unless_the_batch_is_given(divided: Divided, ops: Path) -> None:
     long, short = Case((("N", 5000),), Split.PAPER), case(64)
-    several = [replace(job, plan=replace(job.plan, cases=(c,))) for job, c in zip(jobs(2), (short, long), strict=True)]
+    several = [
+        replace(job, plan=replace(job.plan, cases=(c,)))
+        for job, c in zip(jobs(ops, "op0", "op1"), (short, long), strict=True)
+    ]
     for size, order in ((None, ["op1/fp32", "op0/fp32"]), (2, ["op0/fp32", "op1/fp32"])):
-        got = evaluate_all(Divided(), several, command="test", progress=Silent(), batch=size)
+        got = evaluate_all(divided, several, command="test", progress=Told(), batch=size)
         assert [job.task for job, _ in got] == order
 
 
-def test_as_many_tasks_are_side_by_side_as_their_processes_have_room() -> None:
+def test_as_many_tasks_are_side_by_side_as_their_processes_have_room(ops: Path) -> None:
     device = Device("cuda", "GPU", "GPU-0")
     assert [batch._fitting(replace(device, memory_bytes=gib << 30)) for gib in (1, 4, 12)] == [1, 2, 6]
     assert 1 <= batch._fitting(replace(device, memory_bytes=1 << 50)) <= batch.PROCESSES
-    seven = jobs(7)  # of two versions each
+    seven = jobs(ops, *(f"op{n}" for n in range(7)))  # of two versions each
     sizes = {limits: [len(some) for some in batch._batches(seven, *limits)] for limits in ((7, 6), (2, 6), (7, 1))}
     assert sizes == {(7, 6): [3, 3, 1], (2, 6): [2, 2, 2, 1], (7, 1): [1] * 7}
 
 
-def test_what_finds_the_device_full_gets_it_to_itself() -> None:
-    executor = Divided(full="op1")
-    got = list(evaluate_all(executor, jobs(3), command="test", progress=Silent(), batch=3))
-    for _, results in got:
-        assert isinstance(results, list)
-        assert [m.case.id for m in results[0].measurements] == ["N=64", "N=2048"]
-    assert len(executor.siblings) == 4
-    assert not executor.open_now
+def test_what_one_task_suffers_is_its_own_result_and_a_full_device_is_tried_again_alone(
+    divided: Divided, ops: Path
+) -> None:
+    divided.behaviour = {"full": "op1"}
+    wanted = jobs(ops, "op0", "op1", "op2", "op3")
+    broken = "replace(OPERATOR, reference=lambda *_, **__: 1 / 0, "
+    spec = ops / "op2" / "spec.py"
+    spec.write_text(spec.read_text(encoding="utf-8").replace("replace(OPERATOR, ", broken), encoding="utf-8")
+    for job, results in evaluate_all(divided, wanted, command="test", progress=Told(), batch=4):
+        if job is wanted[2]:
+            assert str(results) == "op2: reference failed at N=64: ZeroDivisionError: division by zero."
+        else:
+            assert isinstance(results, list)
+            assert [m.case.id for m in results[0].measurements] == ["N=64", "N=2048"]
+    assert not divided.told("open")
 
 
-def test_what_one_task_suffers_is_its_own_result() -> None:
-    executor, one = Divided(), Divided(full="op2", several=False)
-    several = jobs(3)
-
-    def broken(*_: object, **__: object) -> None:
-        raise ZeroDivisionError("division by zero")
-
-    several[1] = replace(several[1], operator=replace(several[1].operator, reference=broken))
-    one.siblings.append(Sibling(runners=[FakeRunner(one, candidate(right))]))  # which nothing ends
-    third = evaluate_all(one, several[2:], command="test", progress=Silent())
-    (_, first), (_, second) = evaluate_all(executor, several[:2], command="test", progress=Silent())
-    assert isinstance(first, list)
-    assert str(second) == "op1: reference failed at N=64: ZeroDivisionError: division by zero."
-    assert str(next(third)[1]).startswith("Fake GPU has not enough memory to measure op2/fp32 at N=64.")
+def test_what_never_fits_the_device_is_told(divided: Divided, ops: Path) -> None:
+    divided.behaviour = {"full": "op0"}
+    (divided.folder / "open by somebody else").touch()
+    (_, full), (_, other) = evaluate_all(divided, jobs(ops, "op0", "op1"), command="test", progress=Told())
+    assert str(full).startswith("Fake GPU has not enough memory to measure op0/fp32 at N=64.")
+    assert isinstance(other, list)
 
 
-def test_a_lost_device_ends_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    executor = Divided()
-    measured = evaluate_all(executor, jobs(4), command="test", progress=Silent())
+def test_a_lost_device_ends_everything_once(divided: Divided, ops: Path) -> None:
+    divided.behaviour = {"lost": "op1"}
+    measured = evaluate_all(divided, jobs(ops, "op0", "op1", "op2"), command="test", progress=Told(), batch=3)
     next(measured)
-
-    def lost(*_: object) -> None:
-        raise DeviceError("The GPU fell off.")
-
-    monkeypatch.setattr(Sibling, "measure", lost)
     with pytest.raises(DeviceError, match="fell off"):
         next(measured)
     assert list(measured) == []
-    assert not executor.open_now
+    assert not any(map(runs, referees(divided.told("checked"))))
+
+
+def test_closing_it_ends_all_at_once_whatever_they_do(divided: Divided, ops: Path) -> None:
+    divided.behaviour = {"hangs": "op3"}  # in the second batch
+    measured = evaluate_all(divided, jobs(ops, "op0", "op1", "op2", "op3"), command="test", progress=Told(), batch=2)
+    next(measured)
+    measured.close()  # type: ignore[attr-defined]
+    assert not any(map(runs, referees(divided.told("checked"))))
+
+    def interrupt() -> None:
+        soon(lambda: divided.told("hangs"))
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        list(evaluate_all(divided, jobs(ops, "op2", "op3"), command="test", progress=Told()))
+    interrupting.join()
+    assert time.monotonic() - began < 30
+    assert not any(map(runs, referees(divided.told("checked"))))
+    soon(lambda: not any(map(runs, referees(divided.told("hangs")))))  # candidates' processes
+
+
+def test_the_end_of_a_referee_is_told_in_one_sentence(divided: Divided, ops: Path) -> None:
+    divided.behaviour = {"dies": "op1"}
+    with pytest.raises(WorkerCrashed, match=r"died of SIGKILL at work on op1/fp32\. .*memory.* with --resume\.$"):
+        list(evaluate_all(divided, jobs(ops, "op0", "op1", "op2"), command="test", progress=Told()))
+    assert not any(map(runs, referees(divided.told("checked"))))
+
+
+LEAD = """\
+import sys
+from pathlib import Path
+from msbench.harness import batch
+from tests.harness.divided import Divided, jobs
+from tests.harness.test_batch import Told
+
+batch._CORES = 4
+executor = Divided(folder=Path(sys.argv[1]), behaviour={"hangs": "op0"})
+list(batch.evaluate_all(executor, jobs(Path(sys.argv[2]), "op0", "op1"), command="test", progress=Told(), batch=2))
+"""
+
+
+def test_a_killed_lead_leaves_no_referee_and_no_candidate(divided: Divided, ops: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    with subprocess.Popen([sys.executable, "-c", LEAD, divided.folder, ops], env=environment) as lead:
+        soon(lambda: divided.told("hangs") and len(divided.told("checked")) == 2)
+        pids = referees(divided.told("checked")) | referees(divided.told("hangs"))
+        assert len(pids) == 3
+        assert all(map(runs, pids))
+        lead.kill()
+    soon(lambda: not any(map(runs, pids)))
 
 
 def test_cases_are_checked_side_by_side_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 
 import pytest
@@ -63,6 +64,22 @@ def test_between_its_stages_a_group_waits(clock: Clock) -> None:
         clock.passes(4)
     assert (spans.ahead_s, spans.waiting_s, spans.overlapped_s) == (3, 8, 2)
     assert spans.elapsed_s == spans.ahead_s + spans.waiting_s + sum(spans.seconds.values()) == 18
+
+
+def test_what_another_process_recorded_is_added(clock: Clock) -> None:
+    mine, theirs = Spans(clock), Spans(clock)
+    with mine.alongside():
+        clock.passes(2)
+    for stage in ("check", "measure"):
+        clock.passes(1)
+        with theirs.recording(), span("launch"), span(stage):
+            clock.passes(3)
+        mine.absorb(pickle.loads(pickle.dumps(theirs.hand_over())))
+    assert theirs.seconds == {} and theirs.elapsed_s == 0
+    with mine.recording(), span("store"):
+        clock.passes(1)
+    assert mine.seconds == {"launch": 0, OTHER: 0, "check": 3, "measure": 3, "store": 1}
+    assert (mine.elapsed_s, mine.ahead_s, mine.waiting_s, mine.overlapped_s) == (11, 3, 1, 2)
 
 
 def test_threads_record_each_for_its_own_group(clock: Clock) -> None:

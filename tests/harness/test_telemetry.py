@@ -106,6 +106,12 @@ def test_other_processes_on_the_gpu_are_counted(nvml: FakeNvml, child: int) -> N
     assert not found.unsteady  # measuring again does not send them away
 
 
+def test_who_started_this_process_is_no_stranger_if_it_leads(nvml: FakeNvml, child: int) -> None:
+    nvml.pids = [os.getpid(), child]
+    for lead, others in ((os.getppid(), 0), (os.getpid(), 0), (child, 1)):
+        assert telemetry.Gpu("GPU-0", lead).telemetry().others == others
+
+
 def test_processes_of_another_namespace_are_not_taken_for_strangers(nvml: FakeNvml) -> None:
     nvml.pids = [2**22 + 7]  # no process has this number here
     nvml.fails = {"nvmlDeviceGetCurrentClocksThrottleReasons"}
