@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import pickle
-import signal
 import sys
 import time
 import uuid
@@ -286,8 +285,7 @@ def test_counters_come_from_a_process_of_their_own(
     assert crashing.source == "static"
     assert "the launcher returned cudaErrorFake" in crashing.tool
     forking = executor.profile(OPERATOR, Precision.FP32, scale(**mode("forks")), built, candidate(), None)
-    assert forking.source == "static"
-    assert f"code {-signal.SIGSYS}" in forking.tool or f"code {256 - signal.SIGSYS}" in forking.tool
+    assert forking.source == "ncu"  # it could not, and went on
 
 
 def count_processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:

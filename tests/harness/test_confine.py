@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from msbench import doctor
-from msbench.errors import WorkerCrashed
+from msbench.errors import WorkerCrashed, WorkerError
 from msbench.harness import confine
 from msbench.harness.confine import FORBIDDEN, WRITING, Confined, Rules
 from msbench.harness.process import WorkerProcess
@@ -155,6 +155,16 @@ def test_without_notifications_the_process_ends_and_that_is_said(tmp_path: Path)
     ):
         process.call("connect", 30)
     assert end.value.kind == "forbidden"
+
+
+def test_where_nobody_listens_what_is_forbidden_fails(tmp_path: Path) -> None:
+    """As under a profiler, whose library asks for sockets."""
+    with worker(
+        tmp_path, "wire.confine = lambda: confine.confine(confine.Rules.LIBRARY, told=False) and None"
+    ) as process:
+        with pytest.raises(WorkerError, match="not permitted"):
+            process.call("connect", 30)
+        assert process.alive
 
 
 def test_without_any_of_it_evaluation_goes_on(tmp_path: Path) -> None:
