@@ -54,7 +54,7 @@ constexpr cudnnConvolutionFwdAlgo_t kAlgorithms[] = {
 };
 constexpr cudnnTensorFormat_t kFormats[] = {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC};
 constexpr size_t kLargestWorkspace = size_t{4} << 30;
-constexpr double kSearchSeconds = 1;  // twice a graph's: engines, then the classic algorithms
+constexpr double kEngineSeconds = cudnn::kSearchSeconds, kSearchSeconds = 2 * kEngineSeconds;
 
 // Device memory of a size that one candidate asks for.
 class Scratch {
@@ -247,22 +247,21 @@ inline Convolution by_engine(cudnnHandle_t handle, const std::shared_ptr<Graph>&
 
 // ---------------------------------------------------------------- the choice
 
-// Keeps the fastest of the candidates that it is given, until it has looked for long enough.
+// Keeps the fastest of the candidates that it is given, until it has looked for long enough: engines are compiled for each shape,
+// the classic algorithms take no longer than they run.
 class Search {
    public:
     Search(const scalar_t* x, const scalar_t* w, scalar_t* y, cudaStream_t stream) : x_(x), w_(w), y_(y), stream_(stream) {}
 
     void consider(const Convolution& candidate) {
-        if (!candidate || over()) return;
+        if (!candidate) return;
         const float time = milliseconds(stream_, [&] { return candidate(x_, w_, y_); }, best_);
         if (time >= best_) return;
         best_ = time;
         fastest = candidate;
     }
 
-    bool over() const {
-        return since_start_.seconds() > kSearchSeconds;
-    }
+    bool over(double seconds) const { return since_start_.seconds() > seconds; }
 
     Convolution fastest;
 
@@ -281,7 +280,7 @@ inline void try_engines(Search& search, cudnnHandle_t handle, const ConvolutionS
         if (!finalize(handle, *graph, shape, channels_last)) continue;
         for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
             for (std::unique_ptr<Descriptor>& configuration : cudnn::proposals(graph->operations, mode)) {
-                if (search.over() || !plain(*configuration)) continue;
+                if (search.over(kEngineSeconds) || !plain(*configuration)) continue;
                 search.consider(by_engine(handle, graph, std::move(configuration)));
             }
         }
@@ -292,7 +291,7 @@ inline void try_algorithms(Search& search, cudnnHandle_t handle, const Convoluti
     for (cudnnConvolutionFwdAlgo_t algorithm : kAlgorithms) {
         for (cudnnTensorFormat_t format : kFormats) {
             for (cudnnMathType_t math : kMaths) {
-                if (!search.over()) search.consider(by_algorithm(handle, shape, format, math, algorithm));
+                if (!search.over(kSearchSeconds)) search.consider(by_algorithm(handle, shape, format, math, algorithm));
             }
         }
     }

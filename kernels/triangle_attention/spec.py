@@ -8,57 +8,71 @@ from msbench.spec import Array, Case, Dim, Operator, Split
 THRESHOLD = 0.5
 
 
-def weights(xp, q, k, mask, i, D):
-    """For query row i: which entries count [B,1,i+1,1], scores [B,H,i+1,D], distances from the maximum, the softmax.
+BLOCK = 2**26
+"""Elements of rows that are looked at together, up to ROWS: their partial sums end at the same keys."""
+ROWS = 8
+
+
+def blocks(B, H, S, D):
+    """Ranges of query rows, each with all its keys in one array."""
+    step = max(1, min(ROWS, BLOCK // (B * H * S * D)))
+    return (slice(start, min(start + step, S)) for start in range(0, S, step))
+
+
+def weights(xp, q, k, mask, rows, D):
+    """For some query rows: which entries count [B,1,rows,n,1], scores [B,H,rows,n,D], distances from the maximum, the softmax.
 
     A row without any entry that counts has weights of zero.
     """
-    counts = ~(mask[:, None, i, : i + 1, None] > THRESHOLD)
-    scores = q[:, :, i : i + 1] * k[:, :, : i + 1] / sqrt(D)
-    largest = xp.max(xp.where(counts, scores, -xp.inf), axis=2, keepdims=True)
+    n = rows.stop
+    causal = xp.arange(n) <= xp.arange(rows.start, n)[:, None]
+    counts = (causal & ~(mask[:, rows, :n] > THRESHOLD))[:, None, :, :, None]
+    scores = q[:, :, rows, None] * k[:, :, None, :n] / sqrt(D)
+    largest = xp.max(xp.where(counts, scores, -xp.inf), axis=3, keepdims=True)
     distance = largest - scores
     p = xp.where(counts, xp.exp(-distance), 0.0)
-    total = xp.sum(p, axis=2, keepdims=True)
-    empty = ~xp.any(counts, axis=2, keepdims=True)
+    total = xp.sum(p, axis=3, keepdims=True)
+    empty = ~xp.any(counts, axis=3, keepdims=True)
     return counts, scores, distance, p / xp.where(empty, 1.0, total)
 
 
 def reference(xp, q, k, v, mask, B, H, S, D):
     y = xp.empty((B, H, S, D))
-    for i in range(S):
-        counts, _, _, p = weights(xp, q, k, mask, i, D)
-        y[:, :, i] = xp.sum(xp.where(counts, p * v[:, :, : i + 1], 0.0), axis=2)
+    for rows in blocks(B, H, S, D):
+        counts, _, _, p = weights(xp, q, k, mask, rows, D)
+        y[:, :, rows] = xp.sum(xp.where(counts, p * v[:, :, None, : rows.stop], 0.0), axis=3)
     return y
 
 
 def bound(xp, u, out, q, k, v, mask, B, H, S, D):
     limit = xp.empty((B, H, S, D))
-    for i in range(S):
-        y = out["y"][:, :, i]
-        counts, scores, distance, p = weights(xp, q, k, mask, i, D)
+    for rows in blocks(B, H, S, D):
+        y = out["y"][:, :, rows]
+        counts, scores, distance, p = weights(xp, q, k, mask, rows, D)
+        n = xp.arange(rows.start + 1, rows.stop + 1, dtype="float64")[:, None]
         # Scores, arguments of exponentials and exponentials err by so many 2⁻²⁴ of each weight. The limits keep scores
         # of -inf from making 0·∞: a weight is zero long before them.
         steps = 6 * xp.minimum(xp.abs(scores), 2.0**40) + 3 * xp.minimum(distance, 1000.0) + 8
         relative = xp.where(counts, p * steps, 0.0)
-        terms = xp.where(counts, p * v[:, :, : i + 1], 0.0)
-        error = xp.sum(xp.where(counts, xp.abs(terms) * steps, 0.0), axis=2)
-        error += (xp.sum(relative, axis=2) + 2 * bounds.growth(xp, i + 1)) * xp.abs(y)
+        terms = xp.where(counts, p * v[:, :, None, : rows.stop], 0.0)
+        error = xp.sum(xp.where(counts, xp.abs(terms) * steps, 0.0), axis=3)
+        error += (xp.sum(relative, axis=3) + 2 * bounds.growth(xp, n)) * xp.abs(y)
         error *= bounds.FP32_ROUNDOFF
         # Twice the terms: a running maximum rescales the sum as often as it adds.
-        error += bounds.probabilistic(2 * (i + 1)) * (
-            largest_partial(xp, terms) + xp.sqrt(xp.sum(terms * terms, axis=2))
+        error += (
+            bounds.probabilistic(2) * xp.sqrt(n) * (largest_partial(xp, terms) + xp.sqrt(xp.sum(terms * terms, axis=3)))
         )
-        limit[:, :, i] = bounds.rounded(xp, u, y, error)
+        limit[:, :, rows] = bounds.rounded(xp, u, y, error)
     return limit
 
 
 def largest_partial(xp, terms):
-    """The largest of eight partial sums along axis 2."""
-    count = terms.shape[2]
+    """The largest of eight partial sums along axis 3."""
+    count = terms.shape[3]
     step = -(-count // bounds.PARTIAL_SUMS)
     partial = largest = 0.0
     for start in range(0, count, step):
-        partial = partial + xp.sum(terms[:, :, start : start + step], axis=2)
+        partial = partial + xp.sum(terms[:, :, :, start : start + step], axis=3)
         largest = xp.maximum(largest, xp.abs(partial))
     return largest
 

@@ -47,7 +47,7 @@ _SPARE_CORES = 2  # for this process and the compilers
 _MEMORY_A_PROCESS = 2**31  # of the device and of the host: several times what it takes, as large cases need the rest
 _LAUNCHES_A_SECOND = 100.0
 _WORK_A_SECOND = 1e11
-_SET_UP_S = 0.5  # of a vendor library, for each size
+_SET_UP_S, _CUDNN_SET_UP_S = 0.2, 1.2  # of a vendor library, for each size: cuDNN compiles what it tries
 
 _Made = TypeVar("_Made")
 
@@ -85,11 +85,11 @@ class Job:
     def check_s(self) -> float:
         """How long its check takes, roughly."""
         planned = schedule(self.operator, self.plan, None)
-        libraries = sum(bool(candidate.link) for candidate in self.candidates)
+        set_up = sum(_CUDNN_SET_UP_S if "cudnn" in c.link else _SET_UP_S for c in self.candidates if c.link)
         launches = sum(len(item.variants) for item in planned) * len(self.candidates)
         sizes = len({item.case.dims for item in planned})
         operations = sum(work(self.operator, item.case) for item in planned)
-        return launches / _LAUNCHES_A_SECOND + operations / _WORK_A_SECOND + sizes * libraries * _SET_UP_S
+        return launches / _LAUNCHES_A_SECOND + operations / _WORK_A_SECOND + sizes * set_up
 
 
 Results = Iterator[tuple[Job, list[Evaluation] | JobError]]
@@ -312,10 +312,11 @@ class _ChecksAhead:
 
 
 class _Room:
-    """Lets cases be checked side by side while their arrays fit; one that never would goes in alone. First come, first in.
+    """Lets cases be checked side by side while their arrays fit, first come, first in; one that never would goes in alone.
 
     So does a long one, where libraries take part: on their first call they choose what is fastest. Of short calls some of
-    those that they time find the device free; of long ones none would.
+    those that they time find the device free; of long ones none would. Those that go in alone wait until nobody else does:
+    each time the others make way for one, the device is idle for a while.
     """
 
     def __init__(self) -> None:
@@ -327,14 +328,17 @@ class _Room:
     @contextmanager
     def enter(self, op: Operator, precision: Precision, case: Case, *, quietly: bool = False) -> Iterator[None]:
         """While a case is checked; ``quietly``: with libraries."""
-        nbytes = ROOM if quietly and work(op, case) > LONG_WORK else Layout.of(op, precision, case).nbytes
-        turn = object()
+        nbytes = Layout.of(op, precision, case).nbytes
+        if nbytes >= ROOM or (quietly and work(op, case) > LONG_WORK):
+            nbytes = ROOM
         with self._changed:
-            self._queue.append(turn)
-            self._changed.wait_for(
-                lambda: self._queue[0] is turn and (self._taken + nbytes <= ROOM or not self._inside)
-            )
-            self._queue.popleft()
+            if nbytes == ROOM:
+                self._changed.wait_for(lambda: not self._inside and not self._queue)
+            else:
+                turn = object()
+                self._queue.append(turn)
+                self._changed.wait_for(lambda: self._queue[0] is turn and self._taken + nbytes <= ROOM)
+                self._queue.popleft()
             self._inside += 1
             self._taken += nbytes
             self._changed.notify_all()

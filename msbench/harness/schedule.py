@@ -43,7 +43,7 @@ def schedule(op: Operator, plan: Plan, limit: float | None) -> tuple[Scheduled, 
 
     Every case of the plan, and for ``Checks.FULL`` also: the operator's cheapest case; hidden sizes; all distributions
     on the cheapest paper case and on the cheapest odd one (if neither is affordable, on the largest hidden size that is);
-    every variant where a case is affordable (of ``trusted`` versions: on these cheapest cases). Cases above ``limit``
+    every variant where a case is affordable (of ``trusted`` versions: on these cheapest cases, and misaligned on hidden sizes). Cases above ``limit``
     (``Executor.check_limit``) are left out.
     """
     found: dict[str, Scheduled] = {}
@@ -68,7 +68,7 @@ def _wanted(op: Operator, plan: Plan, extra_limit: float) -> Iterator[Scheduled]
         yield from (Scheduled(case, VARIANTS) for case in bases)
     if plan.trusted:
         yield from (Scheduled(case, VARIANTS) for case in bases)
-    affordable = PLACED if plan.trusted else VARIANTS
+    affordable = ALIGNED if plan.trusted else VARIANTS
     for case in (*plan.cases, min(op.cases, key=cost)):
         yield Scheduled(case, affordable if cost(case) <= extra_limit else ALIGNED)
     for case in hidden:

@@ -268,3 +268,26 @@ def test_cases_are_checked_side_by_side_while_there_is_room(monkeypatch: pytest.
         assert len(together) == 1 or nbytes <= batch.ROOM
         assert not {"huge", "long"} & set(together) or len(together) == 1
     assert any(len(together) > 1 for together in seen)
+
+
+def test_what_needs_the_device_to_itself_waits_until_nobody_else_does() -> None:
+    room, order = batch._Room(), []
+    entered, go = threading.Event(), threading.Event()
+
+    def check(name: str, size: int) -> None:
+        with room.enter(OPERATOR, Precision.FP32, case(size)):
+            order.append(name)
+            entered.set()
+            go.wait(10)
+
+    threads = [threading.Thread(target=check, args=("first", 64))]
+    threads[0].start()
+    entered.wait(10)
+    for name, size in (("huge", batch.ROOM // 4), ("second", batch.ROOM // 8 // 4), ("third", 64)):
+        threads.append(threading.Thread(target=check, args=(name, size)))
+        threads[-1].start()
+        time.sleep(0.02)
+    go.set()
+    for thread in threads:
+        thread.join(10)
+    assert order == ["first", "second", "third", "huge"]
