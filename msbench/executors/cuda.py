@@ -22,7 +22,7 @@ from msbench import resources
 from msbench.errors import DeviceError, StoreError, ToolchainError, WorkerError
 from msbench.harness import build as building
 from msbench.harness import ceilings as device_ceilings
-from msbench.harness import gpu_runner, gpus, ncu, telemetry, timing, toolchain
+from msbench.harness import gpu_runner, gpus, ncu, pool, telemetry, timing, toolchain
 from msbench.harness import profile as profiling
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.calls import WholeCalls
@@ -330,13 +330,13 @@ class CudaExecutor:
         layout = Layout.of(op, precision, case)
         sets = _INPUT_SETS if layout.nbytes * _INPUT_SETS <= _SETS_LIMIT else 1
         with ExitStack() as memory:
-            memory.callback(self._free_pool)  # what is verified afterwards takes some
+            memory.callback(pool.shrink, self.xp)  # what is verified afterwards takes some
             arenas = [memory.enter_context(self.arena(layout)) for _ in range(sets)]
             with span("inputs"):
                 for number, arena in enumerate(arenas):
                     arena.write_inputs(generate(op, precision, case, plan.seed + number, self.xp))
                 arena.poison(POISONS[0])  # a call sees around its arrays what it sees when it is checked
-            self._free_pool()
+            pool.shrink(self.xp)
             return timing.measure_group(
                 [WholeCalls(subject) for subject in subjects] if plan.whole_calls else subjects,
                 Job.of(op, case, arenas, poison=True),
@@ -349,10 +349,6 @@ class CudaExecutor:
                 verify=partial(verify_timed, op, precision, case, arenas, plan.seed, self.xp),
                 telemetry=self._nvml.telemetry(),
             )
-
-    def _free_pool(self) -> None:
-        """Other processes can't take what CuPy keeps for later."""
-        self.xp.get_default_memory_pool().free_all_blocks()
 
     def _group_id(self, case: Case, subjects: Sequence[GpuRunner]) -> str:
         """Another one each time: samples pair within a group only."""
@@ -415,7 +411,7 @@ class CudaExecutor:
                 arena.poison(POISONS[0])
                 self.xp.asnumpy(arena.buffer).tofile(work / "memory")
                 job = Job.of(op, case, [arena]).payload()
-            self._free_pool()
+            pool.shrink(self.xp, kept_bytes=0)
             job |= {"runner": str(self._runner_binary), "binary": build.binary}
             job |= {"data": str(work / "memory"), "nbytes": layout.nbytes}
             job |= {"rules": Rules.LIBRARY if gpu_runner.CONFINED_PROFILES else None}

@@ -110,8 +110,7 @@ def evaluate_all(
     """
     alone = batch == 1 or len(jobs) < 2 or not all(job.operator.folder for job in jobs)
     if isinstance(executor, Divisible) and not alone:
-        make = executor.beside()  # before anything else uses the device
-        yield from _side_by_side(executor, make, jobs, command, progress, batch)
+        yield from _side_by_side(executor, executor.beside, jobs, command, progress, batch)
     else:
         yield from _one_by_one(executor, jobs, command, progress)
 
@@ -135,14 +134,20 @@ def _one_by_one(executor: Executor, jobs: Sequence[Job], command: str, progress:
 
 
 def _side_by_side(
-    executor: Executor, make: Make, jobs: Sequence[Job], command: str, progress: Progress, size: int | None
+    executor: Executor,
+    beside: Callable[[], Make],
+    jobs: Sequence[Job],
+    command: str,
+    progress: Progress,
+    size: int | None,
 ) -> Results:
     ordered = list(jobs) if size else sorted(jobs, key=lambda job: -job.check_s)
     batches = list(_batches(ordered, size or len(jobs), _fitting(executor.device())))
     count = min(REFEREES, max(1, _CORES - _SPARE_CORES), max(map(len, batches)))
-    with _BuildsAhead(executor) as builds, _ChecksAhead(executor, ordered) as ready:
+    with _BuildsAhead(executor) as builds:
         builds.begin(batches[0])
-        with Referees(make, count) as referees:
+        make = beside()  # before anything else uses the device
+        with _ChecksAhead(executor, ordered) as ready, Referees(make, count) as referees:
             for some, following in zip_longest(batches, batches[1:], fillvalue=()):
                 with _Batch(referees, some, builds, ready, progress) as checked:
                     builds.begin(following)  # not earlier: checks need the processor, and nobody waits for these

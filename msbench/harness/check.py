@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
+from msbench.harness import pool
 from msbench.harness.arena import Arena, Damage, Layout, Poison, equal
 from msbench.harness.compare import Comparison, Expectation, compare, expected, glance, prepare, touched
 from msbench.harness.inputs import generate
@@ -116,10 +117,8 @@ class CaseCheck:
         self._memory.close()
         for made in ("expectation", "_other", "touched", "_arena", "_misaligned_arena"):
             self.__dict__.pop(made, None)
-        pool = getattr(self._executor.xp, "get_default_memory_pool", None)
-        if pool is not None:
-            with span("memory"):
-                pool().free_all_blocks()
+        with span("memory"):
+            pool.shrink(self._executor.xp)
 
     def __enter__(self) -> Self:
         return self

@@ -27,13 +27,13 @@ BATCH_NS = 2e6
 """How long a batch takes, unless one repetition takes longer."""
 
 QUEUE = 600
-"""Commands enqueued behind a held stream; a stream takes about a thousand before it makes the host wait."""
+"""Commands of a batch behind a held stream; a stream takes about a thousand before it makes the host wait."""
 
 MAX_ROUNDS = 200
 SLOW_NS = 1e8
 """A call that takes this long is repeated no more than its figure needs, and is not timed hot."""
 
-BATCH_REPETITIONS = 32
+BATCH_REPETITIONS = 16
 """A batch has no more than this: short calls gain more from further rounds."""
 
 PLACES = 16
@@ -51,13 +51,14 @@ _LONG_ROUND_NS = 5e7
 _OVERHEAD_NS = 3.5e4  # of a cold repetition: reading over L2 and two events
 _ENQUEUE_NS = 1e8  # that the host may take for a batch, well below gpu_runner.HOLD_S
 _HOT_GRAPH_NS = 2e5
-_HOT_SAMPLE_NS = 1e6
+_HOT_SAMPLE_NS = 5e5
 _HOT_SAMPLES = 7
 _HOT_NODES = 512
 _FLOOR_REPETITIONS = 2 * PLACES
 _FLOOR_LAUNCHES = 4
 _FLOOR_ROUNDS = 2  # of which one has floors
 _BUSY_S = 0.01
+_ROUNDS_A_READING = 8  # of the GPU's clocks, which takes some milliseconds
 _VERIFIED_REPETITIONS = 4
 
 # How far the worker's times may lie below the referee's wall clock: outputs and workspace are overwritten besides, which takes
@@ -317,7 +318,6 @@ def _interleave(
 ) -> None:
     for track in [track for track in tracks if track.alive][:1]:
         _guarded(track, lambda track: track.subject.busy(_BUSY_S))  # one for all: what follows keeps the clocks up
-    telemetry.sample()
     started = clock()
     spent = {id(track): 0.0 for track in tracks}
     floors = sorted({1} | {track.launches for track in tracks if track.alive})
@@ -330,7 +330,7 @@ def _interleave(
             before = clock()
             _guarded(track, partial(_round, floors=floors))
             spent[id(track)] += clock() - before
-        if number % 4 == 0:
+        if number % _ROUNDS_A_READING == 0:
             telemetry.sample()
         alive = [t for t in tracks if t.alive]
         over = clock() - started > enough.budget_s

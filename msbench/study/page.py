@@ -22,8 +22,8 @@ _TITLES = {
 }
 _WHAT = {
     Study.SAME: "Copies of one kernel, measured as versions of one group. The true ratio is 1.",
-    Study.SLOWDOWN: "The blocks of the slower kernel's first wave wait longer, by a number of clock cycles that is 3 % of the kernel's time; "
-    "the code is the same otherwise. The black line is the true ratio: 1 + cycles / clock / time.",
+    Study.SLOWDOWN: "Behind both kernels one thread waits; behind the slower one for more clock cycles, by 3 % of the whole time. "
+    "The black line is the true ratio: 1 + cycles / clock / time.",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -30,7 +30,7 @@ OFF = 0.01
 FOUND = 0.95
 """Slowed down kernels: the least share of pairs whose interval lies above 1."""
 
-_USUAL_REGISTERS = 32  # of a thread: a version that is timed once need not wait in all blocks of its first wave
+_FIRST_LOOK_S = 0.5
 
 _EXPECTED = {
     Study.SAME: f"1 inside the 95 % interval, median within {OFF:.0%}",
@@ -40,7 +40,7 @@ _EXPECTED = {
 
 @dataclass(frozen=True)
 class Settings:
-    """``pairs`` (even) of each kind are measured together, on every subject, in ``sittings``."""
+    """``pairs`` of each kind are measured together, on every subject, in ``sittings``."""
 
     kinds: tuple[Study, ...]
     pairs: int
@@ -49,8 +49,8 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class _Versions:
-    """What is measured in one group: copies of a kernel, and copies of a slower one that takes ``delay_ns`` longer."""
+class _Slowed:
+    """Copies of a kernel, and as many of a slower one that takes ``delay_ns`` longer."""
 
     candidates: tuple[Candidate, ...]
     delay_ns: float
@@ -67,35 +67,36 @@ def record(
 ) -> Generator[tuple[Subject, list[Trial]], None, None]:
     """The trials of each subject, as soon as it is measured.
 
-    A group has ``pairs`` copies of the kernel and as many of the slower one, each in processes of its own. Each slower copy
-    is compared with one of the others; identical ones by two and two. No copy is in two pairs of a kind.
+    Each kind is a group of its own: ``2 * pairs`` copies of the kernel, compared by two and two; or ``pairs`` copies of a slower
+    one, each compared with a copy of one that is not. Every copy has processes of its own, and none is in two pairs.
 
     Raises:
         DeviceError: the device does not tell its clock, which a known delay needs; or what ``evaluate_all`` raises.
         MsbenchError: a naive kernel can't be measured.
     """
-    versions = _versions(executor, subjects, settings, progress)
+    slowed = _slowed_versions(executor, subjects, settings, progress)
     jobs = [
-        Job(
-            subject.task.operator,
-            subject.task.precision,
-            group.candidates,
-            Plan((subject.case,), Checks.QUICK, seed=settings.seed, sittings=settings.sittings),
-        )
-        for subject, group in zip(subjects, versions, strict=True)
+        _job(subject, (subject.naive,) * (2 * settings.pairs) if kind is Study.SAME else slow.candidates, settings)
+        for subject, slow in zip(subjects, slowed, strict=True)
+        for kind in settings.kinds
     ]
     found = evaluate_all(executor, jobs, command=command, progress=progress, batch=1)
-    for subject, group, (_, results) in zip(subjects, versions, found, strict=True):
-        if isinstance(results, MsbenchError):
-            raise results
-        yield (
-            subject,
-            [
-                _trial(kind, f"{subject.name} #{number}", subject, pair, group.delay_ns, executor, command, created_at)
-                for kind in settings.kinds
+    for subject, slow in zip(subjects, slowed, strict=True):
+        trials = []
+        for kind in settings.kinds:
+            _, results = next(found)
+            if isinstance(results, MsbenchError):
+                raise results
+            trials += [
+                _trial(kind, f"{subject.name} #{number}", subject, pair, slow.delay_ns, executor, command, created_at)
                 for number, pair in enumerate(_pairs(kind, results, settings), 1)
-            ],
-        )
+            ]
+        yield subject, trials
+
+
+def _job(subject: Subject, candidates: tuple[Candidate, ...], settings: Settings) -> Job:
+    plan = Plan((subject.case,), Checks.QUICK, seed=settings.seed, sittings=settings.sittings)
+    return Job(subject.task.operator, subject.task.precision, candidates, plan)
 
 
 def _pairs(kind: Study, results: Sequence[Evaluation], settings: Settings) -> list[tuple[Evaluation, Evaluation]]:
@@ -104,38 +105,26 @@ def _pairs(kind: Study, results: Sequence[Evaluation], settings: Settings) -> li
     return list(pairwise(results))[::2]
 
 
-def _versions(
+def _slowed_versions(
     executor: Executor, subjects: Sequence[Subject], settings: Settings, progress: Progress
-) -> list[_Versions]:
+) -> list[_Slowed]:
+    """How long a slower copy has to wait follows from what one that waits as little as the others takes."""
     if Study.SLOWDOWN not in settings.kinds:
-        return [_Versions((subject.naive,) * (2 * settings.pairs), 0.0) for subject in subjects]
-    multiprocessors = executor.device().multiprocessors
-    jobs = [
-        Job(
-            subject.task.operator,
-            subject.task.precision,
-            (subject.naive, _waiting(subject, BASE, multiprocessors, _USUAL_REGISTERS)),
-            Plan((subject.case,), Checks.QUICK, seed=settings.seed, sittings=1, time_budget_s=0.5),
-        )
-        for subject in subjects
-    ]
-    first = evaluate_all(executor, jobs, command="", progress=progress, batch=len(jobs))
-    return [
-        _slowed(subject, results, multiprocessors, settings.pairs)
-        for subject, (_, results) in zip(subjects, first, strict=True)
-    ]
+        return [_Slowed((), 0.0)] * len(subjects)
+    once = replace(settings, sittings=1)
+    jobs = [_job(subject, (_waiting(subject, BASE),), once) for subject in subjects]
+    jobs = [replace(job, plan=replace(job.plan, time_budget_s=_FIRST_LOOK_S)) for job in jobs]
+    first = {job.task: results for job, results in evaluate_all(executor, jobs, command="", progress=progress)}
+    return [_slowed(subject, first[job.task], settings.pairs) for subject, job in zip(subjects, jobs, strict=True)]
 
 
-def _slowed(subject: Subject, results: list[Evaluation] | MsbenchError, multiprocessors: int, pairs: int) -> _Versions:
-    """``results`` are the naive kernel's, which tells its registers, and those of one that waits a little."""
+def _slowed(subject: Subject, results: list[Evaluation] | MsbenchError, pairs: int) -> _Slowed:
     if isinstance(results, MsbenchError):
         raise results
-    naive, waiting = results
-    for one in results:
-        if one.status is not Status.PASSED or one.build is None:
-            why = one.failure.message if one.failure else one.note
-            raise MsbenchError(f"{subject.name}: the naive kernel can't be measured: {why}")
-    assert naive.build is not None
+    (waiting,) = results
+    if waiting.status is not Status.PASSED:
+        why = waiting.failure.message if waiting.failure else waiting.note
+        raise MsbenchError(f"{subject.name}: the naive kernel can't be measured: {why}")
     (measured,) = waiting.measurements
     clock_mhz = measured.sm_clock_mhz
     if clock_mhz is None:
@@ -144,15 +133,12 @@ def _slowed(subject: Subject, results: list[Evaluation] | MsbenchError, multipro
             "Install nvidia-ml-py (it is in the `cuda` extra), or choose --kind same."
         )
     cycles = round(SLOWDOWN * _time_ns(measured) * clock_mhz / 1e3)
-    registers = max((int(kernel.get("registers", 0)) for kernel in naive.build.kernels), default=0)
-
-    reference, slower = (_waiting(subject, wait, multiprocessors, registers) for wait in (BASE, BASE + cycles))
-    return _Versions((reference,) * pairs + (slower,) * pairs, cycles * 1e3 / clock_mhz)
+    reference, slower = _waiting(subject, BASE), _waiting(subject, BASE + cycles)
+    return _Slowed((reference,) * pairs + (slower,) * pairs, cycles * 1e3 / clock_mhz)
 
 
-def _waiting(subject: Subject, cycles: int, multiprocessors: int, registers: int) -> Candidate:
-    source = delayed(subject.naive.source, cycles, multiprocessors=multiprocessors, registers=registers)
-    label = f"waits for {cycles} cycles"
+def _waiting(subject: Subject, cycles: int) -> Candidate:
+    source, label = delayed(subject.naive.source, cycles), f"waits for {cycles} cycles"
     return Candidate(subject.naive.operator, subject.naive.precision, source, Origin.EXTERNAL, label)
 
 

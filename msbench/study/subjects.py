@@ -9,7 +9,6 @@ from msbench.errors import MsbenchError
 from msbench.harness.schedule import work
 from msbench.model import Candidate, Origin
 from msbench.spec import Case, Task
-from msbench.study.delay import is_single
 
 WORK_LIMIT = 5e9
 """Cases of more operations (``schedule.work``) are left out: naive kernels take tens of milliseconds for them."""
@@ -34,9 +33,8 @@ class Subject:
 def choose(count: int) -> list[Subject]:
     """``count`` tasks at even distances in the list of all by scenario and name, one case of each.
 
-    Only tasks whose naive version is one kernel, launched once, are in the list (see ``delay``). Of the first task the
-    smallest case is taken, of the next ones those a quarter, half and three quarters up the list of its cases by cost, and
-    the largest; then again the smallest.
+    Of the first task the smallest case is taken, of the next ones those a quarter, half and three quarters up the list of its
+    cases by cost, and the largest; then again the smallest.
 
     Raises:
         MsbenchError: there are not so many tasks.
@@ -47,12 +45,10 @@ def choose(count: int) -> list[Subject]:
         for op in known
         for precision in op.precisions
         for naive in operators.versions(op, precision)
-        if naive.origin is Origin.NAIVE and is_single(naive.source)
+        if naive.origin is Origin.NAIVE
     ]
     if not 0 < count <= len(listed):
-        raise MsbenchError(
-            f"--tasks {count}: choose from 1 to {len(listed)}, the tasks with a naive version of one kernel."
-        )
+        raise MsbenchError(f"--tasks {count}: choose from 1 to {len(listed)}.")
     chosen = [listed[number * len(listed) // count] for number in range(count)]
     return [Subject(task, _case(task, number % _STEPS), naive) for number, (task, naive) in enumerate(chosen)]
 

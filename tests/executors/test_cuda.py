@@ -91,7 +91,7 @@ def do_without_a_gpu(patch: pytest.MonkeyPatch, shared: Path, runtime: Path) -> 
     memory = FileMemory(shared)
     environment = gpu_runner.worker_environment("GPU-fake") | {"LD_PRELOAD": str(runtime)}
     patch.setattr(CudaExecutor, "xp", np)
-    pool = SimpleNamespace(free_all_blocks=lambda: None)
+    pool = SimpleNamespace(free_bytes=lambda: 0, free_all_blocks=lambda: None)
     for name, value in (
         ("cuda", SimpleNamespace(runtime=memory, Device=lambda index: nullcontext())),
         ("asnumpy", np.asarray),

@@ -86,7 +86,6 @@ def test_a_study_that_misses_its_criterion_has_exit_code_1(tmp_path: Path, monke
     [
         (("--kind", "both"), r"--kind 'both': choose from same and slowdown"),
         (("--kind", ""), r"--kind '': choose from"),
-        (("--pairs", "3"), r"--pairs 3: choose an even number"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -11,6 +11,7 @@ from msbench.errors import DeviceError, MsbenchError
 from msbench.harness.evaluate import harness_digest
 from msbench.model import Study, Trial
 from msbench.report import Live
+from msbench.study.delay import BASE, delayed
 from msbench.study.record import Settings, judge, record
 from tests import factories as make
 from tests.study.fakes import StudyExecutor, subjects, trial
@@ -63,7 +64,7 @@ def test_identical_kernels_alone_need_no_clock() -> None:
 
 def test_a_naive_kernel_that_does_not_build_ends_the_study() -> None:
     executor = StudyExecutor()
-    executor.kernels[subjects()[0].naive.source] = None
+    executor.kernels[delayed(subjects()[0].naive.source, BASE)] = None
     with pytest.raises(MsbenchError, match="gather_scale/fp32 N=64: the naive kernel can't be measured: line 1"):
         recorded(executor)
 

@@ -12,7 +12,7 @@ from msbench.errors import MsbenchError, ToolchainError
 from msbench.harness import toolchain
 from msbench.harness.schedule import work
 from msbench.spec import Precision
-from msbench.study.delay import BASE, delayed, is_single
+from msbench.study.delay import BASE, delayed
 from msbench.study.subjects import WORK_LIMIT, choose
 from tests.study.fakes import SOURCE
 
@@ -40,27 +40,19 @@ def test_any_number_of_tasks_up_to_all() -> None:
         choose(101)
 
 
-def test_only_one_kernel_launched_once_is_single() -> None:
-    assert is_single(SOURCE)
-    assert not is_single(SOURCE.replace("    kernel<<<", "    for (int i = 0; i < 2; ++i) kernel<<<"))
-    assert not is_single(SOURCE + "__global__ void other() {}\n")
-    assert not is_single(SOURCE.replace("    return cuda", "    kernel<<<1, 1>>>(x, y, a, N);\n    return cuda"))
+def test_the_wait_is_the_last_thing_in_the_launcher() -> None:
+    slow = delayed(SOURCE, 238)
+    assert "(x, y, a, N);\n    msbench_wait<<<1, 1, 0, stream>>>();\n    return cudaGetLastError();\n}" in slow
+    assert "clock64() - start < 238ll" in slow
+    with pytest.raises(ValueError, match="has no 'return cudaGetLastError"):
+        delayed("__global__ void kernel() {}", 238)
 
 
-def test_the_wait_is_the_first_thing_in_the_kernel() -> None:
-    bounded = SOURCE.replace("void kernel(", "void __launch_bounds__(256) kernel(")
-    for source in (SOURCE, bounded):
-        slow = delayed(source, 238, multiprocessors=132, registers=40)
-        assert "int64_t N) {\n    msbench_wait();\n    y[0] = x[0];" in slow
-        assert "clock64() - start < 238ll" in slow
-        assert slow.count("msbench_wait();") == 1
-
-
-@pytest.mark.parametrize(("registers", "warps"), [(16, 128), (32, 64), (33, 48), (40, 48), (64, 32), (255, 8)])
-def test_the_first_wave_is_as_large_as_registers_allow(registers: int, warps: int) -> None:
-    assert f"min(min(32u, 64u / warps), {warps}u / warps)" in delayed(
-        SOURCE, 1, multiprocessors=132, registers=registers
-    )
+@pytest.mark.parametrize("name", operators.names())
+def test_every_naive_kernel_can_be_slowed_down(name: str) -> None:
+    op = operators.load(name)
+    for precision in op.precisions:
+        assert "msbench_wait<<<" in delayed(operators.versions(op, precision)[0].source, 238)
 
 
 def test_a_kernel_that_waits_compiles_and_differs_from_one_that_does_not_in_one_constant(tmp_path: Path) -> None:
@@ -73,7 +65,7 @@ def test_a_kernel_that_waits_compiles_and_differs_from_one_that_does_not_in_one_
     (tmp_path / "relu.h").write_text(operators.header(op, Precision.FP32))
     lines = []
     for cycles in (BASE, BASE + 238):
-        (tmp_path / "relu.cu").write_text(delayed(naive, cycles, multiprocessors=132, registers=20))
+        (tmp_path / "relu.cu").write_text(delayed(naive, cycles))
         options = ["-O3", "-std=c++17", "-arch=sm_90", f"-I{resources.include_dir()}", "-include", "relu.h"]
         command = [str(tools.nvcc), *options, "-ptx", "-o", "relu.ptx", "relu.cu"]
         subprocess.run(command, cwd=tmp_path, check=True)
