@@ -1,5 +1,5 @@
 // ELU by cub::DeviceTransform, which chooses vector widths and bytes in flight for the GPU it runs on.
-#include <cub/device/device_transform.cuh>
+#include "msbench_cub_transform.cuh"
 
 struct Elu {
     float alpha;
@@ -12,5 +12,5 @@ struct Elu {
 
 extern "C" cudaError_t elu(const scalar_t* x, scalar_t* y, float alpha, int64_t N, void* workspace,
                            size_t workspace_bytes, cudaStream_t stream) {
-    return cub::DeviceTransform::Transform(x, y, static_cast<int>(N), Elu{alpha}, stream);
+    return msbench::transform(x, y, N, Elu{alpha}, stream);
 }

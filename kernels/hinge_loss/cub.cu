@@ -1,5 +1,5 @@
 // Hinge loss by cub::DeviceTransform, which chooses vector widths and bytes in flight for the GPU it runs on.
-#include <cub/device/device_transform.cuh>
+#include "msbench_cub_transform.cuh"
 
 struct HingeLoss {
     __device__ scalar_t operator()(scalar_t prediction, int32_t target) const {
@@ -11,6 +11,5 @@ struct HingeLoss {
 
 extern "C" cudaError_t hinge_loss(const scalar_t* predictions, const int32_t* targets, scalar_t* losses, int64_t N,
                                   void* workspace, size_t workspace_bytes, cudaStream_t stream) {
-    return cub::DeviceTransform::Transform(cuda::std::make_tuple(predictions, targets), losses, static_cast<int>(N),
-                                           HingeLoss{}, stream);
+    return msbench::transform(cuda::std::make_tuple(predictions, targets), losses, N, HingeLoss{}, stream);
 }

@@ -54,7 +54,7 @@ constexpr cudnnConvolutionFwdAlgo_t kAlgorithms[] = {
 };
 constexpr cudnnTensorFormat_t kFormats[] = {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC};
 constexpr size_t kLargestWorkspace = size_t{4} << 30;
-constexpr double kEngineSeconds = cudnn::kSearchSeconds, kSearchSeconds = 2 * kEngineSeconds;
+constexpr double kEngineSeconds = cudnn::kSearchSeconds, kSearchSeconds = 2 * kEngineSeconds, kCallsMore = 100;
 
 // Device memory of a size that one candidate asks for.
 class Scratch {
@@ -261,7 +261,8 @@ class Search {
         fastest = candidate;
     }
 
-    bool over(double seconds) const { return since_start_.seconds() > seconds; }
+    // After so many seconds, and more for a call that takes long.
+    bool over(double seconds) const { return fastest && since_start_.seconds() > seconds + kCallsMore * best_ / 1e3; }
 
     Convolution fastest;
 

@@ -3,7 +3,8 @@
 // Partial results are counts, means and sums of squared distances, joined after Chan, Golub and LeVeque (1983): x is read once
 // for both statistics, and no digits cancel as they do in E[x²] - E[x]².
 #include <cub/device/device_reduce.cuh>
-#include <cub/device/device_transform.cuh>
+
+#include "msbench_cub_transform.cuh"
 
 struct Moments {
     float count, mean, squares;
@@ -56,7 +57,6 @@ extern "C" cudaError_t layer_norm(const scalar_t* x, const scalar_t* weight, con
     size_t bytes = workspace_bytes - kMomentsBytes;
     cudaError_t error = moments_of(static_cast<char*>(workspace) + kMomentsBytes, bytes, x, moments, N, stream);
     if (error != cudaSuccess) return error;
-    const int count = static_cast<int>(N);
-    return cub::DeviceTransform::Transform(cuda::std::make_tuple(x, weight, bias), y, count,
-                                           Normalise{moments, epsilon, count}, stream);
+    return msbench::transform(cuda::std::make_tuple(x, weight, bias), y, N,
+                              Normalise{moments, epsilon, static_cast<int>(N)}, stream);
 }

@@ -1,5 +1,5 @@
 // Leaky ReLU by cub::DeviceTransform, which chooses vector widths and bytes in flight for the GPU it runs on.
-#include <cub/device/device_transform.cuh>
+#include "msbench_cub_transform.cuh"
 
 struct LeakyRelu {
     float alpha;
@@ -12,5 +12,5 @@ struct LeakyRelu {
 
 extern "C" cudaError_t leaky_relu(const scalar_t* x, scalar_t* y, float alpha, int64_t N, void* workspace,
                                   size_t workspace_bytes, cudaStream_t stream) {
-    return cub::DeviceTransform::Transform(x, y, static_cast<int>(N), LeakyRelu{alpha}, stream);
+    return msbench::transform(x, y, N, LeakyRelu{alpha}, stream);
 }

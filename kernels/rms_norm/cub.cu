@@ -1,6 +1,7 @@
 // RMS normalisation in two device-wide CUB calls: the sum of squares, then the map. It has no limit on the size.
 #include <cub/device/device_reduce.cuh>
-#include <cub/device/device_transform.cuh>
+
+#include "msbench_cub_transform.cuh"
 
 struct Square {
     __device__ float operator()(scalar_t x) const { return static_cast<float>(x) * static_cast<float>(x); }
@@ -39,7 +40,6 @@ extern "C" cudaError_t rms_norm(const scalar_t* x, const scalar_t* weight, const
     size_t bytes = workspace_bytes - kSumBytes;
     cudaError_t error = sum_of_squares(static_cast<char*>(workspace) + kSumBytes, bytes, x, sum, N, stream);
     if (error != cudaSuccess) return error;
-    const int count = static_cast<int>(N);
-    return cub::DeviceTransform::Transform(cuda::std::make_tuple(x, weight, bias), y, count,
-                                           Normalise{sum, epsilon, count}, stream);
+    return msbench::transform(cuda::std::make_tuple(x, weight, bias), y, N,
+                              Normalise{sum, epsilon, static_cast<int>(N)}, stream);
 }

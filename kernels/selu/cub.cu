@@ -1,5 +1,5 @@
 // SELU by cub::DeviceTransform, which chooses vector widths and bytes in flight for the GPU it runs on.
-#include <cub/device/device_transform.cuh>
+#include "msbench_cub_transform.cuh"
 
 struct Selu {
     float alpha;
@@ -13,5 +13,5 @@ struct Selu {
 
 extern "C" cudaError_t selu(const scalar_t* x, scalar_t* y, float alpha, float scale, int64_t N, void* workspace,
                             size_t workspace_bytes, cudaStream_t stream) {
-    return cub::DeviceTransform::Transform(x, y, static_cast<int>(N), Selu{alpha, scale}, stream);
+    return msbench::transform(x, y, N, Selu{alpha, scale}, stream);
 }

@@ -1,5 +1,5 @@
 // SwiGLU by cub::DeviceTransform, which chooses vector widths and bytes in flight for the GPU it runs on.
-#include <cub/device/device_transform.cuh>
+#include "msbench_cub_transform.cuh"
 
 struct SwiGlu {
     float beta;
@@ -12,6 +12,5 @@ struct SwiGlu {
 
 extern "C" cudaError_t swiglu(const scalar_t* gate, const scalar_t* value, scalar_t* out, float beta, int64_t N,
                               void* workspace, size_t workspace_bytes, cudaStream_t stream) {
-    return cub::DeviceTransform::Transform(cuda::std::make_tuple(gate, value), out, static_cast<int>(N), SwiGlu{beta},
-                                           stream);
+    return msbench::transform(cuda::std::make_tuple(gate, value), out, N, SwiGlu{beta}, stream);
 }

@@ -1,5 +1,5 @@
 // Vector addition by cub::DeviceTransform, which chooses vector widths and bytes in flight for the GPU it runs on.
-#include <cub/device/device_transform.cuh>
+#include "msbench_cub_transform.cuh"
 
 struct Add {
     __device__ scalar_t operator()(scalar_t a, scalar_t b) const {
@@ -9,5 +9,5 @@ struct Add {
 
 extern "C" cudaError_t vector_add(const scalar_t* A, const scalar_t* B, scalar_t* C, int64_t N, void* workspace,
                                   size_t workspace_bytes, cudaStream_t stream) {
-    return cub::DeviceTransform::Transform(cuda::std::make_tuple(A, B), C, static_cast<int>(N), Add{}, stream);
+    return msbench::transform(cuda::std::make_tuple(A, B), C, N, Add{}, stream);
 }

@@ -39,7 +39,7 @@ PROCESSES = 60
 ROOM = 2**31
 """Cases are checked side by side up to so many bytes of arrays: float64 copies take up to 24 times that."""
 
-LONG_WORK = 1e10
+LONG_WORK = 5e9
 """A case that costs more operations (``schedule.work``) has calls that share the device with others while they run."""
 
 _CORES = os.cpu_count() or 1
