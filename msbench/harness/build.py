@@ -133,18 +133,22 @@ def build(
 
 
 def native(name: str, toolchain: Toolchain, arch: str) -> Path:
-    """Compile ``native/<name>.cu``, a part of msbench itself; cached like a candidate.
+    """Compile ``native/<name>.cu``, a part of msbench itself; cached like a candidate. Its headers are in ``native/<name>/``.
 
     Raises:
         ToolchainError: it does not compile, which the compiler's own words explain.
     """
-    source = (_NATIVE / f"{name}.cu").read_text(encoding="utf-8")
+    files = [_NATIVE / f"{name}.cu", *sorted((_NATIVE / name).glob("*.cuh"))]
+    sources = {path.relative_to(_NATIVE): path.read_text(encoding="utf-8") for path in files}
+    content = [part for path, source in sources.items() for part in (path.as_posix(), source)]
     linking = _link_flags(toolchain, ())
-    key = digest("native", source, *_FLAGS, arch, *linking, toolchain.fingerprint)
+    key = digest("native", *content, *_FLAGS, arch, *linking, toolchain.fingerprint)
     kept = resources.cache_dir() / "native" / key
     if not (kept / "kernel.so").is_file():
         with _work_folder() as work:
-            (work / f"{name}.cu").write_text(source, encoding="utf-8")
+            for path, source in sources.items():
+                (work / path).parent.mkdir(exist_ok=True)
+                (work / path).write_text(source, encoding="utf-8")
             argv = [*_FLAGS, "-gencode", gencode(arch), *linking, "-o", "kernel.so", f"{name}.cu"]
             ended = _run_nvcc(toolchain, argv, work)
             if ended.code != 0:

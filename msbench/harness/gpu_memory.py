@@ -1,23 +1,40 @@
-"""Notices a version that fills the GPU's memory, so that it is ended and named before others find none.
+"""Memory that runs out: a case that the device has no room for, and a version that takes what others need.
 
 CUDA has no limit on what a process allocates. A version may allocate nothing at all (the contract), and one that does so
-openly is refused by what it links; this is for those that do it otherwise, and for vendor libraries.
+openly is refused by what it links; ``MemoryWatch`` is for those that do it otherwise, and for vendor libraries.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from msbench.errors import DeviceFull
+from msbench.harness.protocols import Executor
+from msbench.spec import Case, Operator, Precision
 
 _LOW = 1 / 50  # of the device's memory: less than this free is trouble for the others
 _FRESH_S = 0.5  # how long what is free before a call is taken for known
 _MUCH = 1 / 10  # of the device's memory: taking more than this makes a process the cause
 
 
+@contextmanager
+def memory_for(what: str, executor: Executor, op: Operator, precision: Precision, case: Case) -> Iterator[None]:
+    """For a part of an evaluation: where the device has no room for it, say what to do."""
+    try:
+        yield
+    except MemoryError as error:
+        raise DeviceFull(
+            f"{executor.device().name} has not enough memory to {what} {op.name}/{precision} at {case.id}. "
+            "Choose smaller cases with --cases."
+        ) from error
+
+
 @dataclass
 class MemoryWatch:
-    """Looks at the device while a worker is at work.
+    """Looks at the device while a worker is at work, so that what fills it is ended and named before others find none.
 
     ``memory`` gives its (free, all) bytes, ``processes`` what each process has, by its id; both None where NVML does not
     tell. Inside a container NVML may know processes by other ids; then whoever was at work while memory ran out is meant.

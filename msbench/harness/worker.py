@@ -20,7 +20,7 @@ from typing import Any
 from msbench.harness import snapshot, wire
 from msbench.harness.confine import Rules, confine
 
-# As in native/runner.cu: results that are no CUDA errors, and where an error was seen.
+# As in native/runner/call.cuh: results that are no CUDA errors, and where an error was seen.
 _BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED, _WROTE_ELSEWHERE = -1, -2, -3, -4
 _SET_UP, _LAUNCHER, _LAST_ERROR, _KERNEL = range(4)
 
@@ -60,7 +60,7 @@ class CallFailed(Exception):
 
 
 class _Call(ctypes.Structure):
-    """``struct Call`` of runner.cu."""
+    """``struct Call`` of native/runner/call.cuh."""
 
     _fields_ = (
         ("launch", ctypes.c_void_p),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -133,6 +134,16 @@ def test_a_cache_that_cannot_be_written_is_said(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a"])
 def test_the_runner_compiles(arch: str) -> None:
     assert build.native("runner", tools(), arch) == build.native("runner", tools(), arch)
+
+
+def test_a_changed_header_of_the_runner_is_another_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = build.native("runner", tools(), "sm_90a")
+    native = shutil.copytree(build._NATIVE, tmp_path / "native")
+    monkeypatch.setattr(build, "_NATIVE", native)
+    assert build.native("runner", tools(), "sm_90a") == before
+    with (native / "runner" / "call.cuh").open("a") as header:
+        header.write("// changed\n")
+    assert build.native("runner", tools(), "sm_90a") != before
 
 
 @pytest.mark.parametrize(

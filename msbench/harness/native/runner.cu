@@ -6,9 +6,10 @@
 //
 // The runner and the candidate link the same shared CUDA runtime: they share the primary context and the runtime's "last
 // error", so a failed launch that the launcher did not report is still seen here.
+//
+// Here is what the worker calls; what that is made of is in runner/.
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -16,12 +17,19 @@
 #include <thread>
 #include <vector>
 
+#include "runner/call.cuh"
+#include "runner/hold.cuh"
+#include "runner/kernels.cuh"
+#include "runner/launch.cuh"
+#include "runner/poison.cuh"
+#include "runner/record.cuh"
+#include "runner/repetition.cuh"
+#include "runner/state.cuh"
+
 extern "C" cudaError_t cudaProfilerStart(void);
 extern "C" cudaError_t cudaProfilerStop(void);
 
 namespace {
-
-constexpr int kMaxRepetitions = 512;
 
 // What a launch costs depends on its number in its stream, modulo four: on an H200 up to a microsecond lies between the
 // cheapest and the dearest place. A memset of a few kilobytes is no launch, one of a megabyte is. See runner_cold.
@@ -30,257 +38,6 @@ constexpr int kPlaces = 4;
 // Empty launches behind the last repetition of a batch: what is enqueued later slows a call a little, and the last three
 // repetitions would be up to 0.7 us faster than the others.
 constexpr int kTrailing = 32;
-constexpr size_t kGuardBytes = 512;
-constexpr int kGuardPattern = 0xA5;
-constexpr int kMaxStirred = 16;
-constexpr int kMaxElementBytes = 8;
-constexpr int kPoison = 0xFF;  // NaN in both element types
-
-// What is no CUDA error; worker.py has the same numbers.
-constexpr int kBlocked = -1;
-constexpr int kWorkspaceOverrun = -2;
-constexpr int kEscaped = -3;
-constexpr int kWroteElsewhere = -4;
-
-// Where an error was seen; worker.py turns it into words.
-enum Stage { kSetUp = 0, kLauncher = 1, kLastError = 2, kKernel = 3 };
-
-using Launch = int (*)(void* const*, const double*, const int64_t*, void*, size_t, void*);
-using Hook = int (*)(void* const*, const double*, const int64_t*);
-
-}  // namespace
-
-// One launcher with its arguments, mirrored by worker.py: `pointers` holds `sets` rows of `arrays` device pointers, inputs
-// first; the last `outputs` of a row are written by the call and have output_bytes[i] bytes each.
-extern "C" struct Call {
-    Launch launch;
-    const double* scalars;
-    const int64_t* dims;
-    size_t workspace_bytes;
-    int32_t sets;
-    int32_t arrays;
-    int32_t outputs;
-    int32_t poison;  // whether cold repetitions overwrite the outputs first
-    void* const* pointers;
-    const uint64_t* output_bytes;
-    const uint64_t* stirred;  // of each array of a row: how many elements `stir` may swap, and an element's bytes; 0 for none
-};
-
-namespace {
-
-struct Runner {
-    cudaStream_t stream = nullptr;  // a blocking stream: work on the legacy default stream stays inside the timed region
-    cudaStream_t side = nullptr;
-    cudaEvent_t begin[kMaxRepetitions] = {};
-    cudaEvent_t end[kMaxRepetitions] = {};
-    unsigned* flags = nullptr;  // host-mapped: [0] last ticket released, [1] last ticket that timed out
-    unsigned ticket = 0;
-    uint64_t hold_ns = 0;
-    void* flush = nullptr;
-    size_t flush_bytes = 0;
-    unsigned char* workspace = nullptr;
-    size_t workspace_capacity = 0;
-    unsigned long long* counter = nullptr;
-    cudaGraphExec_t graph = nullptr;
-    cudaGraph_t record = nullptr;
-    int multiprocessors = 1;
-    uint64_t stirs = uint64_t(std::chrono::steady_clock::now().time_since_epoch().count());
-} runner;
-
-__device__ unsigned long long global_timer() {
-    unsigned long long now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    return now;
-}
-
-// Reads more than the cache holds. Lines that a write leaves behind would have to be written back while the next call runs
-// (up to 14 us of an H200's bandwidth for its 60 MB); lines that were only read are simply replaced.
-__global__ void read_over(const uint4* data, size_t packs, unsigned* never) {
-    const size_t step = size_t(gridDim.x) * blockDim.x;
-    unsigned mixed = 0;
-    for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < packs; i += step) {
-        const uint4 pack = data[i];
-        mixed |= pack.x | pack.y | pack.z | pack.w;
-    }
-    if (mixed) *never = mixed;  // the memory is zero, which only the host knows
-}
-
-__global__ void hold_stream(volatile unsigned* flags, unsigned ticket, unsigned long long limit_ns) {
-    const unsigned long long start = global_timer();
-    while (flags[0] < ticket) {
-        if (global_timer() - start > limit_ns) {
-            flags[1] = ticket;
-            __threadfence_system();
-            return;
-        }
-        __nanosleep(200);
-    }
-}
-
-// Two elements of each of a few arrays.
-struct Swaps {
-    unsigned char* first[kMaxStirred];
-    unsigned char* second[kMaxStirred];
-    unsigned bytes[kMaxStirred];
-};
-
-// Swaps them, so that no two repetitions have the same inputs: what a version remembers is worth nothing.
-__global__ void stir(Swaps swaps) {
-    if (threadIdx.x >= swaps.bytes[blockIdx.x]) return;
-    unsigned char &first = swaps.first[blockIdx.x][threadIdx.x], &second = swaps.second[blockIdx.x][threadIdx.x];
-    const unsigned char kept = first;
-    first = second;
-    second = kept;
-}
-
-__global__ void nothing() {}
-
-// Arithmetic on every multiprocessor for a while: raises the clocks before anything is timed.
-__global__ void busy(unsigned long long duration_ns, float* sink) {
-    const unsigned long long start = global_timer();
-    float x = threadIdx.x, y = 1.0001f;
-    while (global_timer() - start < duration_ns) {
-#pragma unroll 64
-        for (int i = 0; i < 1024; ++i) x = fmaf(x, y, 0.5f);
-    }
-    if (x == 0.12345f) *sink = x;
-}
-
-// Counts the bytes of a buffer that differ from the poison.
-__global__ void count_written(const unsigned char* data, size_t bytes, unsigned long long* count) {
-    unsigned long long mine = 0;
-    for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < bytes; i += size_t(gridDim.x) * blockDim.x)
-        mine += data[i] != kPoison;
-    if (mine) atomicAdd(count, mine);
-}
-
-// dims[0] empty kernels, one after another.
-int launch_nothing(void* const*, const double*, const int64_t* dims, void*, size_t, void* stream) {
-    for (int64_t i = 0; i < dims[0]; ++i) nothing<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>();
-    return cudaPeekAtLastError();
-}
-
-void* workspace_of(const Call* call) { return call->workspace_bytes ? runner.workspace : nullptr; }
-
-void* const* row_of(const Call* call, int set) { return call->pointers + size_t(set % call->sets) * call->arrays; }
-
-int invoke_on(cudaStream_t stream, Launch launch, const Call* call, int set, int* stage) {
-    cudaGetLastError();  // what an earlier call left behind is not this one's
-    const int code = launch(row_of(call, set), call->scalars, call->dims, workspace_of(call), call->workspace_bytes, stream);
-    const int last = cudaGetLastError();
-    if (code || last) *stage = code ? kLauncher : kLastError;
-    return code ? code : last;
-}
-
-int invoke(const Call* call, int set, int* stage) { return invoke_on(runner.stream, call->launch, call, set, stage); }
-
-int synchronize(int* stage) {
-    int code = cudaStreamSynchronize(runner.stream);
-    if (!code) code = cudaDeviceSynchronize();
-    if (code) *stage = kKernel;
-    return code;
-}
-
-int hold() {
-    ++runner.ticket;
-    hold_stream<<<1, 1, 0, runner.stream>>>(runner.flags, runner.ticket, runner.hold_ns);
-    return cudaGetLastError();
-}
-
-void release() { *static_cast<volatile unsigned*>(runner.flags) = runner.ticket; }
-
-bool timed_out() { return static_cast<volatile unsigned*>(runner.flags)[1] == runner.ticket; }
-
-int poison_outputs(const Call* call, int set) {
-    void* const* outputs = row_of(call, set) + (call->arrays - call->outputs);
-    for (int i = 0; i < call->outputs; ++i)
-        if (int code = cudaMemsetAsync(outputs[i], kPoison, call->output_bytes[i], runner.stream)) return code;
-    return 0;
-}
-
-int poison_workspace(const Call* call) {
-    if (!call->workspace_bytes) return 0;
-    return cudaMemsetAsync(runner.workspace, kPoison, call->workspace_bytes, runner.stream);
-}
-
-int fill_workspace(const Call* call) {
-    if (!call->workspace_bytes) return 0;
-    if (int code = poison_workspace(call)) return code;
-    return cudaMemsetAsync(runner.workspace + call->workspace_bytes, kGuardPattern, kGuardBytes, runner.stream);
-}
-
-int check_guard(const Call* call) {
-    if (!call->workspace_bytes) return 0;
-    unsigned char guard[kGuardBytes];
-    if (int code = cudaMemcpy(guard, runner.workspace + call->workspace_bytes, kGuardBytes, cudaMemcpyDeviceToHost)) return code;
-    for (unsigned char byte : guard)
-        if (byte != kGuardPattern) return kWorkspaceOverrun;
-    return 0;
-}
-
-uint64_t hashed(uint64_t z) {  // SplitMix64
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
-int stir_inputs(const Call* call, int set) {
-    if (!call->stirred) return 0;
-    void* const* row = call->pointers + size_t(set % call->sets) * call->arrays;
-    Swaps swaps{};
-    int used = 0;
-    for (int i = 0; i < call->arrays && used < kMaxStirred; ++i) {
-        const uint64_t count = call->stirred[2 * i], bytes = call->stirred[2 * i + 1];
-        if (!count) continue;
-        auto* data = static_cast<unsigned char*>(row[i]);
-        runner.stirs += 0x9E3779B97F4A7C15u;
-        swaps.first[used] = data + hashed(runner.stirs) % count * bytes;
-        swaps.second[used] = data + hashed(~runner.stirs) % count * bytes;
-        swaps.bytes[used++] = unsigned(bytes);
-    }
-    if (used) stir<<<used, kMaxElementBytes, 0, runner.stream>>>(swaps);
-    return cudaGetLastError();
-}
-
-// Nothing that was in L2 is there afterwards.
-cudaError_t empty_cache() {
-    read_over<<<4 * runner.multiprocessors, 512, 0, runner.stream>>>(
-        static_cast<const uint4*>(runner.flush), runner.flush_bytes / sizeof(uint4), reinterpret_cast<unsigned*>(runner.counter));
-    return cudaGetLastError();
-}
-
-bool on_device(const void* pointer) {
-    cudaPointerAttributes attributes{};
-    return cudaPointerGetAttributes(&attributes, pointer) == cudaSuccess && attributes.type == cudaMemoryTypeDevice;
-}
-
-// What one recorded operation is: "kernel" and its name, "memset", "copy", or what it should not be.
-std::string node_name(cudaGraphNode_t node) {
-    cudaGraphNodeType type;
-    if (cudaGraphNodeGetType(node, &type)) return "unknown";
-    switch (type) {
-        case cudaGraphNodeTypeKernel: {
-            const char* name = "";
-#if CUDART_VERSION >= 12030
-            cudaKernelNodeParams kernel{};
-            if (cudaGraphKernelNodeGetParams(node, &kernel) || cudaFuncGetName(&name, kernel.func)) name = "?";
-            cudaGetLastError();
-#endif
-            return std::string("kernel ") + name;
-        }
-        case cudaGraphNodeTypeMemset: return "memset";
-        case cudaGraphNodeTypeEmpty: return "empty";
-        case cudaGraphNodeTypeMemcpy: {
-            cudaMemcpy3DParms copy{};
-            if (cudaGraphMemcpyNodeGetParams(node, &copy)) return "unknown copy";
-            return on_device(copy.srcPtr.ptr) && on_device(copy.dstPtr.ptr) ? "copy" : "host copy";
-        }
-        case cudaGraphNodeTypeHost: return "host function";
-        case cudaGraphNodeTypeMemAlloc: return "allocation";
-        case cudaGraphNodeTypeMemFree: return "free";
-        default: return "node of type " + std::to_string(int(type));
-    }
-}
 
 }  // namespace
 

@@ -1,0 +1,83 @@
+"""The stage that measures: versions against each other, case by case, in as many sittings as it takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from msbench import roofline
+from msbench.harness import sittings
+from msbench.harness.entry import Entry, open_anew
+from msbench.harness.gpu_memory import memory_for
+from msbench.harness.protocols import Executor, Plan, Progress
+from msbench.harness.schedule import work
+from msbench.harness.spans import span
+from msbench.model import Failure, Fault, Measurement, Stage
+from msbench.spec import Case, Operator, Precision
+from msbench.statistics import median
+
+
+def measure(
+    executor: Executor, op: Operator, precision: Precision, plan: Plan, entries: Sequence[Entry], progress: Progress
+) -> None:
+    """Measure the versions that are alive against each other, on each case of the plan; what fails stops there."""
+    progress.started(f"measuring {op.name}/{precision}")
+    cases = sorted(plan.cases, key=lambda case: work(op, case))
+    parts: dict[Case, list[dict[int, Measurement]]] = {}
+    for done, case in enumerate(cases, 1):
+        parts[case] = [_measure_group(executor, op, precision, plan, entries, case)]
+        progress.advanced(done, len(cases), case.id)
+    again = [case for case, (found,) in parts.items() if sittings.sits_again(list(found.values()))]
+    for number in range(2, plan.sittings + 1 if again else 2):
+        open_anew(executor, op, [entry for entry in entries if entry.alive])
+        for case in again:
+            parts[case].append(_measure_group(executor, op, precision, plan, entries, case))
+        progress.advanced(number, plan.sittings, f"{len(again)} cases, in new processes")
+    for sat in parts.values():
+        whole = [number for number in sat[0] if all(number in part for part in sat)]
+        joined = sittings.join([[part[number] for number in whole] for part in sat], plan.half_width)
+        for number, measurement in (sat[0] | dict(zip(whole, joined, strict=True))).items():
+            entries[number].measurements.append(measurement)
+
+
+def _measure_group(
+    executor: Executor, op: Operator, precision: Precision, plan: Plan, entries: Sequence[Entry], case: Case
+) -> dict[int, Measurement]:
+    """The measurement of each entry that is alive, by its number; what fails stops there."""
+    group = {number: entry for number, entry in enumerate(entries) if entry.alive and case.dims not in entry.refused}
+    if not group:
+        return {}
+    runners = [entry.runner for entry in group.values() if entry.runner is not None]
+    start = time.perf_counter()
+    with memory_for("measure", executor, op, precision, case), span("judge rounds"):
+        measurements = executor.measure(op, precision, case, runners, plan)
+    seconds = time.perf_counter() - start
+    found = {}
+    for (number, entry), measured in zip(group.items(), measurements, strict=True):
+        found[number] = measurement = _possible(executor, op, precision, measured)
+        entry.seconds += seconds / len(group)
+        if measurement.failure:
+            entry.fail(Stage.MEASURE, measurement.failure)
+    return found
+
+
+def _possible(executor: Executor, op: Operator, precision: Precision, measurement: Measurement) -> Measurement:
+    """The measurement, failed if it is faster than the device can be."""
+    ceilings = executor.ceilings()
+    samples = [sample for samples in measurement.samples_ns for sample in samples]
+    if measurement.failure or ceilings is None or not samples:
+        return measurement
+    dims = dict(measurement.case.dims)
+    reason = roofline.impossible(
+        median(samples),
+        nbytes=op.nbytes(precision.itemsize, **dims),
+        flops=op.flops(**dims),
+        ceilings=ceilings,
+        l2_bytes=executor.device().l2_bytes,
+        floor_ns=measurement.floor_ns,
+    )
+    if reason is None:
+        return measurement
+    message = f"Case {measurement.case.id}: {reason}"
+    return replace(measurement, failure=Failure(Fault.IMPOSSIBLE, message))

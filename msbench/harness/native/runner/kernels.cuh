@@ -1,0 +1,81 @@
+// The runner's own kernels.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+namespace {
+
+constexpr int kMaxStirred = 16;
+constexpr int kMaxElementBytes = 8;
+constexpr int kPoison = 0xFF;  // NaN in both element types
+
+__device__ unsigned long long global_timer() {
+    unsigned long long now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+// Reads more than the cache holds. Lines that a write leaves behind would have to be written back while the next call runs
+// (up to 14 us of an H200's bandwidth for its 60 MB); lines that were only read are simply replaced.
+__global__ void read_over(const uint4* data, size_t packs, unsigned* never) {
+    const size_t step = size_t(gridDim.x) * blockDim.x;
+    unsigned mixed = 0;
+    for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < packs; i += step) {
+        const uint4 pack = data[i];
+        mixed |= pack.x | pack.y | pack.z | pack.w;
+    }
+    if (mixed) *never = mixed;  // the memory is zero, which only the host knows
+}
+
+__global__ void hold_stream(volatile unsigned* flags, unsigned ticket, unsigned long long limit_ns) {
+    const unsigned long long start = global_timer();
+    while (flags[0] < ticket) {
+        if (global_timer() - start > limit_ns) {
+            flags[1] = ticket;
+            __threadfence_system();
+            return;
+        }
+        __nanosleep(200);
+    }
+}
+
+// Two elements of each of a few arrays.
+struct Swaps {
+    unsigned char* first[kMaxStirred];
+    unsigned char* second[kMaxStirred];
+    unsigned bytes[kMaxStirred];
+};
+
+// Swaps them, so that no two repetitions have the same inputs: what a version remembers is worth nothing.
+__global__ void stir(Swaps swaps) {
+    if (threadIdx.x >= swaps.bytes[blockIdx.x]) return;
+    unsigned char &first = swaps.first[blockIdx.x][threadIdx.x], &second = swaps.second[blockIdx.x][threadIdx.x];
+    const unsigned char kept = first;
+    first = second;
+    second = kept;
+}
+
+__global__ void nothing() {}
+
+// Arithmetic on every multiprocessor for a while: raises the clocks before anything is timed.
+__global__ void busy(unsigned long long duration_ns, float* sink) {
+    const unsigned long long start = global_timer();
+    float x = threadIdx.x, y = 1.0001f;
+    while (global_timer() - start < duration_ns) {
+#pragma unroll 64
+        for (int i = 0; i < 1024; ++i) x = fmaf(x, y, 0.5f);
+    }
+    if (x == 0.12345f) *sink = x;
+}
+
+// Counts the bytes of a buffer that differ from the poison.
+__global__ void count_written(const unsigned char* data, size_t bytes, unsigned long long* count) {
+    unsigned long long mine = 0;
+    for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < bytes; i += size_t(gridDim.x) * blockDim.x)
+        mine += data[i] != kPoison;
+    if (mine) atomicAdd(count, mine);
+}
+
+}  // namespace

@@ -1,0 +1,46 @@
+// What makes a repetition unlike the one before it: other inputs, and an empty cache.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "call.cuh"
+#include "kernels.cuh"
+#include "state.cuh"
+
+namespace {
+
+uint64_t hashed(uint64_t z) {  // SplitMix64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+int stir_inputs(const Call* call, int set) {
+    if (!call->stirred) return 0;
+    void* const* row = call->pointers + size_t(set % call->sets) * call->arrays;
+    Swaps swaps{};
+    int used = 0;
+    for (int i = 0; i < call->arrays && used < kMaxStirred; ++i) {
+        const uint64_t count = call->stirred[2 * i], bytes = call->stirred[2 * i + 1];
+        if (!count) continue;
+        auto* data = static_cast<unsigned char*>(row[i]);
+        runner.stirs += 0x9E3779B97F4A7C15u;
+        swaps.first[used] = data + hashed(runner.stirs) % count * bytes;
+        swaps.second[used] = data + hashed(~runner.stirs) % count * bytes;
+        swaps.bytes[used++] = unsigned(bytes);
+    }
+    if (used) stir<<<used, kMaxElementBytes, 0, runner.stream>>>(swaps);
+    return cudaGetLastError();
+}
+
+// Nothing that was in L2 is there afterwards.
+cudaError_t empty_cache() {
+    read_over<<<4 * runner.multiprocessors, 512, 0, runner.stream>>>(
+        static_cast<const uint4*>(runner.flush), runner.flush_bytes / sizeof(uint4), reinterpret_cast<unsigned*>(runner.counter));
+    return cudaGetLastError();
+}
+
+}  // namespace

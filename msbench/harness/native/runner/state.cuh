@@ -1,0 +1,33 @@
+// What the runner holds for the life of its process.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace {
+
+constexpr int kMaxRepetitions = 512;
+
+struct Runner {
+    cudaStream_t stream = nullptr;  // a blocking stream: work on the legacy default stream stays inside the timed region
+    cudaStream_t side = nullptr;
+    cudaEvent_t begin[kMaxRepetitions] = {};
+    cudaEvent_t end[kMaxRepetitions] = {};
+    unsigned* flags = nullptr;  // host-mapped: [0] last ticket released, [1] last ticket that timed out
+    unsigned ticket = 0;
+    uint64_t hold_ns = 0;
+    void* flush = nullptr;
+    size_t flush_bytes = 0;
+    unsigned char* workspace = nullptr;
+    size_t workspace_capacity = 0;
+    unsigned long long* counter = nullptr;
+    cudaGraphExec_t graph = nullptr;
+    cudaGraph_t record = nullptr;
+    int multiprocessors = 1;
+    uint64_t stirs = uint64_t(std::chrono::steady_clock::now().time_since_epoch().count());
+} runner;
+
+}  // namespace

@@ -1,0 +1,46 @@
+"""The stage that profiles: which versions, on which cases. What a profile says is in profile.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msbench.harness.entry import Entry
+from msbench.harness.protocols import Executor, Plan, Progress
+from msbench.model import Stage
+from msbench.spec import Case, Operator, Precision
+from msbench.statistics import median
+
+
+def profile(
+    executor: Executor, op: Operator, precision: Precision, plan: Plan, entries: Sequence[Entry], progress: Progress
+) -> None:
+    """Profile the versions that are alive on the cases that the plan names, or on the largest."""
+    progress.started(f"profiling {op.name}/{precision}")
+    nbytes = {case: op.nbytes(precision.itemsize, **dict(case.dims)) for case in plan.cases}
+    cases = plan.profile_cases or tuple(sorted(nbytes, key=lambda case: nbytes[case])[-1:])
+    todo = [
+        (entry, case)
+        for case in cases
+        for entry in _worth_profiling(plan, [e for e in entries if e.alive and case.dims not in e.refused], case)
+    ]
+    for done, (entry, case) in enumerate(todo, 1):
+        assert entry.build is not None
+        measurement = next((m for m in entry.measurements if m.case == case), None)
+        with entry.at(Stage.PROFILE):
+            found = executor.profile(op, precision, case, entry.build, entry.candidate, measurement)
+            entry.profiles.append(found)
+            if found.failure:
+                entry.fail(Stage.PROFILE, found.failure)
+        progress.advanced(done, len(todo), f"{entry.name} at {case.id}")
+
+
+def _worth_profiling(plan: Plan, entries: Sequence[Entry], case: Case) -> Sequence[Entry]:
+    if not plan.profile_fastest:
+        return entries
+    times = {
+        number: median([sample for samples in measurement.samples_ns for sample in samples])
+        for number, entry in enumerate(entries)
+        for measurement in entry.measurements
+        if measurement.case == case and any(measurement.samples_ns)
+    }
+    return [entries[min(times, key=lambda number: times[number])]] if times else []
