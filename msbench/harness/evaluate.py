@@ -18,7 +18,7 @@ from typing import Self
 
 from msbench.harness import confine, measuring, profiling
 from msbench.harness.check import CaseCheck
-from msbench.harness.entry import Entry, end_processes, open_anew
+from msbench.harness.entry import Entry, end_processes
 from msbench.harness.gpu_memory import memory_for
 from msbench.harness.protocols import Checks, Executor, Foresees, Plan, Progress, Remembers, Runner
 from msbench.harness.schedule import Scheduled, schedule
@@ -145,8 +145,6 @@ class Group:
 
     def _finish(self, command: str) -> list[Evaluation]:
         if self.plan.measure and self.executor.measures:
-            new = [entry for entry in self._entries if entry.alive and entry.runner is None]
-            open_anew(self.executor, self.op, new)
             measuring.measure(self.executor, self.op, self.precision, self.plan, self._entries, self.progress)
             if self.plan.profile:
                 end_processes(self._entries)  # no runner may disturb a profiler, nor hold memory that it needs
