@@ -40,7 +40,8 @@ ROOM = 2**31
 """Cases are checked side by side up to so many bytes of arrays: float64 copies take up to 24 times that."""
 
 LONG_WORK = 5e9
-"""A case that costs more operations (``schedule.work``) has calls that share the device with others while they run."""
+"""A case that costs more operations (``schedule.work``) has calls that share the device with others while they run: cuDNN, which
+takes too long to choose again when it is measured, has the device to itself then."""
 
 _CORES = os.cpu_count() or 1
 _SPARE_CORES = 2  # for this process and the compilers
@@ -239,7 +240,7 @@ class _Batch:
             self._idle.put(referee)
 
     def _checked_by(self, referee: Referee, number: int, job: Job) -> Referee:
-        quietly = any(candidate.link for candidate in job.candidates)
+        quietly = any("cudnn" in candidate.link for candidate in job.candidates)
         with ExitStack() as inside:  # also where the referee ends in between
 
             def enter(case: Case) -> None:
@@ -260,6 +261,8 @@ class _Batch:
             measured = result
         if isinstance(measured, DeviceFull) and len(self._jobs) > 1:
             self._referees.each("pause")
+            if isinstance(result, Referee):
+                return _caught(partial(self._measured_by, result, job, "finish", number, command))
             again = partial(self._measured_by, self._referees.all[0], job, "whole", _assignment(job), command)
             return _caught(again)
         return measured
@@ -319,9 +322,9 @@ class _ChecksAhead:
 class _Room:
     """Lets cases be checked side by side while their arrays fit, first come, first in; one that never would goes in alone.
 
-    So does a long one, where libraries take part: on their first call they choose what is fastest. Of short calls some of
-    those that they time find the device free; of long ones none would. Those that go in alone wait until nobody else does:
-    each time the others make way for one, the device is idle for a while.
+    So does a long one with cuDNN, which chooses on its first call what is fastest. Of short calls some of those that it times
+    find the device free; of long ones none would. Those that go in alone wait until nobody else does: each time the others
+    make way for one, the device is idle for a while.
     """
 
     def __init__(self) -> None:
@@ -332,7 +335,7 @@ class _Room:
 
     @contextmanager
     def enter(self, op: Operator, precision: Precision, case: Case, *, quietly: bool = False) -> Iterator[None]:
-        """While a case is checked; ``quietly``: with libraries."""
+        """While a case is checked; ``quietly``: with cuDNN."""
         nbytes = Layout.of(op, precision, case).nbytes
         if nbytes >= ROOM or (quietly and work(op, case) > LONG_WORK):
             nbytes = ROOM

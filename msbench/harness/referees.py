@@ -31,7 +31,7 @@ from typing import Any, Self
 
 from msbench import operators
 from msbench.errors import MsbenchError, WorkerCrashed
-from msbench.harness import wire
+from msbench.harness import pool, wire
 from msbench.harness.evaluate import Group
 from msbench.harness.process import describe_end, starter
 from msbench.harness.protocols import Executor, Plan
@@ -295,6 +295,7 @@ class _Referee:
         """Leave the device to another job: end the processes of all, which start again when they are needed."""
         for held in self._held.values():
             held.group.pause()
+        self._give_back()
 
     def drop(self) -> None:
         """Begin to end the processes of all jobs. Taking a CUDA context down takes a while, so checks go on meanwhile."""
@@ -302,9 +303,14 @@ class _Referee:
         self._held.clear()
 
     def settle(self) -> None:
-        """Until they have ended, since that is not done beside a measurement."""
+        """Until they have ended, since that is not done beside a measurement, which also needs what memory there is."""
         while self._closing:
             self._closing.pop().result()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        for held in self._held.values():
+            pool.shrink(held.group.executor.xp, kept_bytes=0)
 
     @contextmanager
     def _opened(self, job: Assignment, *, among_others: bool) -> Iterator[_Held]:
