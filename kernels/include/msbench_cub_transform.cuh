@@ -1,7 +1,7 @@
 // cub::DeviceTransform, with few elements and with many by an instance each.
 //
 // What CUB (3.0, dispatch_transform.cuh) chooses on an instance's first call it keeps for the life of the process, and for fewer
-// elements than a tile it chooses the smallest tile: one short call would make all later ones up to four times slower.
+// elements than a tile it chooses the smallest tile: after one short call all later ones would be slow.
 #pragma once
 
 #include <cub/device/device_transform.cuh>
