@@ -39,6 +39,7 @@ struct Plan {
     cublasLtMatmulDesc_t operation = nullptr;
     cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
     cublasLtMatmulAlgo_t algorithm;
+    Due due;
     bool ready = false;
 };
 
@@ -118,6 +119,7 @@ inline cudaError_t search(Plan& plan, const Product& product, float alpha, const
     if (proposed == CUBLAS_STATUS_NOT_SUPPORTED) return cudaErrorNotSupported;
     MSBENCH_CUBLASLT(proposed);
     float best = std::numeric_limits<float>::infinity();
+    plan.ready = false;
     for (int i = 0; i < count; ++i) {
         const cublasLtMatmulHeuristicResult_t& candidate = candidates[i];
         if (candidate.state != CUBLAS_STATUS_SUCCESS) continue;
@@ -132,7 +134,7 @@ inline cudaError_t search(Plan& plan, const Product& product, float alpha, const
     return plan.ready ? cudaSuccess : cudaErrorNotSupported;
 }
 
-// Launches a product. `workspace` has kWorkspaceBytes; the first call with a shape searches for the algorithm.
+// Launches a product. `workspace` has kWorkspaceBytes; where a choice is due, it searches for the algorithm.
 inline cudaError_t multiply(const Product& product, float alpha, const void* A, const void* B, void* C, void* workspace,
                             cudaStream_t stream) {
     // What an algorithm asks of addresses is part of the choice.
@@ -142,7 +144,8 @@ inline cudaError_t multiply(const Product& product, float alpha, const void* A, 
     Plan& plan = plans[Key{product.m, product.n, product.k, product.transpose_a, product.transpose_b, product.inputs,
                            product.output, product.compute, alignment(A), alignment(B), alignment(C)}];
     if (!plan.operation) MSBENCH_CUDA(describe(plan, product));
-    if (!plan.ready) MSBENCH_CUDA(search(plan, product, alpha, on));
+    if (plan.due.take()) MSBENCH_CUDA(search(plan, product, alpha, on));
+    if (!plan.ready) return cudaErrorNotSupported;
     return run(plan, plan.algorithm, alpha, on);
 }
 

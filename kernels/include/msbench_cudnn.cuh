@@ -172,29 +172,68 @@ inline std::vector<std::unique_ptr<Descriptor>> proposals(const Descriptor& oper
     return configurations;
 }
 
-// The fastest plan for a graph, of those that the heuristics propose, best guess first, until `kSearchSeconds` have passed (many
-// engines compile a kernel for each shape); of those that can do it at all where they propose none that works; empty where none
+// The fastest of what it is given, at most `most`, the fastest first.
+template <typename Candidate>
+class Podium {
+   public:
+    explicit Podium(size_t most) : most_(most) {}
+
+    // The time to beat; infinity as long as there is none.
+    float best() const { return places_.empty() ? std::numeric_limits<float>::infinity() : places_.front().first; }
+
+    // Takes a candidate that ran for so many milliseconds, infinity if it failed. What falls off comes back.
+    std::vector<Candidate> add(float time, Candidate candidate) {
+        std::vector<Candidate> off;
+        const bool ran = time < std::numeric_limits<float>::infinity();
+        const auto place =
+            std::find_if(places_.begin(), places_.end(), [&](const auto& other) { return time < other.first; });
+        places_.emplace(ran ? place : places_.end(), time, std::move(candidate));
+        if (!ran || places_.size() > most_) {
+            off.push_back(std::move(places_.back().second));
+            places_.pop_back();
+        }
+        return off;
+    }
+
+    std::vector<Candidate> take() {
+        std::vector<Candidate> all;
+        for (auto& [time, candidate] : places_) all.push_back(std::move(candidate));
+        places_.clear();
+        return all;
+    }
+
+   private:
+    size_t most_;
+    std::vector<std::pair<float, Candidate>> places_;
+};
+
+// The fastest plans for a graph, of those that the heuristics propose, best guess first, until `kSearchSeconds` have passed (many
+// engines compile a kernel for each shape); of those that can do it at all where they propose none that works; none where none
 // does. `launch(plan)` runs one and gives a cudaError_t. Synchronises.
 template <typename Launch>
-Plan fastest_plan(cudnnHandle_t handle, const Descriptor& operations, cudaStream_t stream, Launch launch) {
-    Plan fastest;
-    float best = std::numeric_limits<float>::infinity();
+std::vector<Plan> fastest_plans(cudnnHandle_t handle, const Descriptor& operations, cudaStream_t stream, size_t most,
+                                Launch launch) {
+    Podium<Plan> podium(most);
+    const float none = podium.best();
     const Stopwatch since_start{};
     for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
-        if (fastest && mode == CUDNN_HEUR_MODE_FALLBACK) break;
+        if (podium.best() < none && mode == CUDNN_HEUR_MODE_FALLBACK) break;
         for (std::unique_ptr<Descriptor>& configuration : proposals(operations, mode)) {
-            if (fastest && since_start.seconds() > kSearchSeconds) return fastest;
+            if (podium.best() < none && since_start.seconds() > kSearchSeconds) return podium.take();
             Plan plan = plan_of(handle, std::move(configuration));
             if (!plan) continue;
-            const float time = milliseconds(stream, [&] { return launch(plan); }, best);
-            if (time < best) {
-                best = time;
-                std::swap(fastest, plan);
-            }
-            cudaFree(plan.workspace);
+            const float time = milliseconds(stream, [&] { return launch(plan); }, podium.best());
+            for (const Plan& off : podium.add(time, std::move(plan))) cudaFree(off.workspace);
         }
     }
-    return fastest;
+    return podium.take();
+}
+
+// The fastest of them; empty where there is none.
+template <typename Launch>
+Plan fastest_plan(cudnnHandle_t handle, const Descriptor& operations, cudaStream_t stream, Launch launch) {
+    std::vector<Plan> plans = fastest_plans(handle, operations, stream, 1, launch);
+    return plans.empty() ? Plan{} : std::move(plans.front());
 }
 
 }  // namespace msbench::cudnn

@@ -53,7 +53,8 @@ constexpr cudnnConvolutionFwdAlgo_t kAlgorithms[] = {
     CUDNN_CONVOLUTION_FWD_ALGO_DIRECT,
 };
 constexpr cudnnTensorFormat_t kFormats[] = {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC};
-constexpr size_t kLargestWorkspace = size_t{4} << 30;
+constexpr size_t kLargestWorkspace = size_t{1} << 30;
+constexpr size_t kKept = 3;  // of the candidates for a shape, to choose from anew
 constexpr double kEngineSeconds = cudnn::kSearchSeconds, kSearchSeconds = 2 * kEngineSeconds, kCallsMore = 100;
 
 // Device memory of a size that one candidate asks for.
@@ -247,7 +248,7 @@ inline Convolution by_engine(cudnnHandle_t handle, const std::shared_ptr<Graph>&
 
 // ---------------------------------------------------------------- the choice
 
-// Keeps the fastest of the candidates that it is given, until it has looked for long enough: engines are compiled for each shape,
+// Keeps the fastest few of the candidates that it is given, until it has looked for long enough: engines are compiled for each shape,
 // the classic algorithms take no longer than they run.
 class Search {
    public:
@@ -255,23 +256,20 @@ class Search {
 
     void consider(const Convolution& candidate) {
         if (!candidate) return;
-        const float time = milliseconds(stream_, [&] { return candidate(x_, w_, y_); }, best_);
-        if (time >= best_) return;
-        best_ = time;
-        fastest = candidate;
+        podium_.add(milliseconds(stream_, [&] { return candidate(x_, w_, y_); }, podium_.best()), candidate);
     }
 
-    // After so many seconds, and more for a call that takes long.
-    bool over(double seconds) const { return fastest && since_start_.seconds() > seconds + kCallsMore * best_ / 1e3; }
+    // After so many seconds, and more for a call that takes long; not before there is something that works.
+    bool over(double seconds) const { return since_start_.seconds() > seconds + kCallsMore * podium_.best() / 1e3; }
 
-    Convolution fastest;
+    std::vector<Convolution> fastest() { return podium_.take(); }
 
    private:
     const scalar_t* x_;
     const scalar_t* w_;
     scalar_t* y_;
     cudaStream_t stream_;
-    float best_ = std::numeric_limits<float>::infinity();
+    cudnn::Podium<Convolution> podium_{kKept};
     cudnn::Stopwatch since_start_;
 };
 
@@ -301,20 +299,29 @@ inline void try_algorithms(Search& search, cudnnHandle_t handle, const Convoluti
 }  // namespace convolution
 
 // y = x ⋆ w (cross-correlation), all aligned to 16 bytes. `shapes` are ways to see the same arrays, such as a signal as one row
-// or as one column. The first call with a shape tries all there is; cudaErrorNotSupported if cuDNN has nothing.
+// or as one column. The first call with a shape tries all there is, and where a choice is due later, what was fastest then.
+// cudaErrorNotSupported if cuDNN has nothing.
 inline cudaError_t convolve(const std::vector<ConvolutionShape>& shapes, const scalar_t* x, const scalar_t* w, scalar_t* y,
                             cudaStream_t stream) {
-    static auto& chosen = *new std::map<ConvolutionShape, Convolution>;  // outlives the process: cuDNN may be unloaded before it
+    struct Choice {
+        Due due;
+        std::vector<Convolution> candidates;  // the fastest first
+    };
+    static auto& choices = *new std::map<ConvolutionShape, Choice>;  // outlives the process: cuDNN may be unloaded before it
     const cudnnHandle_t handle = cudnn::handle_on(stream);
     if (!handle) return cudaErrorUnknown;
-    const auto [place, is_new] = chosen.try_emplace(shapes.front());
-    if (is_new) {
+    const auto [place, is_new] = choices.try_emplace(shapes.front());
+    auto& [due, candidates] = place->second;
+    if (due.take()) {
         convolution::Search search(x, w, y, stream);
-        for (const ConvolutionShape& shape : shapes) convolution::try_engines(search, handle, shape);
-        for (const ConvolutionShape& shape : shapes) convolution::try_algorithms(search, handle, shape);
-        place->second = search.fastest;
+        for (const Convolution& candidate : candidates) search.consider(candidate);
+        if (is_new) {
+            for (const ConvolutionShape& shape : shapes) convolution::try_engines(search, handle, shape);
+            for (const ConvolutionShape& shape : shapes) convolution::try_algorithms(search, handle, shape);
+        }
+        candidates = search.fastest();
     }
-    return place->second ? place->second(x, w, y) : cudaErrorNotSupported;
+    return candidates.empty() ? cudaErrorNotSupported : candidates.front()(x, w, y);
 }
 
 }  // namespace msbench

@@ -280,13 +280,17 @@ const Way* fastest_way(const Way (&ways)[N], cudaStream_t stream, Run run) {
     return fastest;
 }
 
-// Runs the fastest way for these sizes; the first call with them finds it out.
+// Runs the fastest way for these sizes; where a choice is due, it finds that out.
 template <size_t N, typename Run>
 cudaError_t run_fastest(const Way (&ways)[N], const SparseSizes& sizes, cudaStream_t stream, Run run) {
-    static std::map<std::array<int64_t, 4>, const Way*> known;
-    const Way*& way = known[{sizes.rows, sizes.cols, sizes.nnz, sizes.K}];
-    if (!way) way = fastest_way(ways, stream, run);
-    return way ? run(*way, false) : cudaErrorNotSupported;
+    struct Choice {
+        Due due;
+        const Way* way = nullptr;
+    };
+    static std::map<std::array<int64_t, 4>, Choice> choices;
+    Choice& choice = choices[{sizes.rows, sizes.cols, sizes.nnz, sizes.K}];
+    if (choice.due.take()) choice.way = fastest_way(ways, stream, run);
+    return choice.way ? run(*choice.way, false) : cudaErrorNotSupported;
 }
 
 }  // namespace msbench

@@ -1,7 +1,9 @@
 // What the library baselines share: statuses into CUDA errors, a stopwatch for choosing algorithms, aligned copies.
 //
 // A baseline may set itself up on the first call with a new shape (handles, plans, trying algorithms), which is never timed and
-// never captured into a graph. After that a call only enqueues work on its stream.
+// never captured into a graph. After that a call only enqueues work on its stream. What it chose then, it may have chosen while
+// others used the device, or for other data of that shape: so it chooses anew on the next call after `msbench_choose_anew`,
+// which is called before a shape is timed, on a device that is otherwise idle.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,6 +13,25 @@
 #include <limits>
 
 namespace msbench {
+
+// Says when something has to be chosen: on first use, and whenever all choices of this process have been called old since.
+class Due {
+   public:
+    static unsigned& round() {
+        static unsigned round = 1;
+        return round;
+    }
+
+    // Whether it has to be chosen now; then it is taken as done.
+    bool take() {
+        const bool due = chosen_ != round();
+        chosen_ = round();
+        return due;
+    }
+
+   private:
+    unsigned chosen_ = 0;
+};
 
 // Turns a library's status, of which 0 is success, into a CUDA error. The first failure of a process is printed to stderr.
 template <typename Status>
@@ -31,8 +52,8 @@ cudaError_t outcome(Status status, const char* (*text)(Status), const char* call
     if (cudaError_t failure = (call); failure != cudaSuccess) return failure
 
 // Milliseconds of the fastest run of `launch` after one to warm up, of two or, while they are short, of up to ten, since others
-// may be using the device; infinity if `launch` fails, or if warming up takes
-// over ten times `best`, the time of what it has to beat. Synchronises.
+// may be using the device; of one that took much longer than `best`, the time of what it has to beat, no more. Infinity if
+// `launch` fails, or if warming up takes over ten times `best`. Synchronises.
 template <typename Launch>
 float milliseconds(cudaStream_t stream, Launch launch, float best = std::numeric_limits<float>::infinity()) {
     const float failed = std::numeric_limits<float>::infinity();
@@ -46,6 +67,7 @@ float milliseconds(cudaStream_t stream, Launch launch, float best = std::numeric
                cudaEventElapsedTime(&time, start, stop) == cudaSuccess;
         if (run > 0 && time < fastest) fastest = time;
         good = good && (run > 0 || time < 10 * best + 100);  // loading a kernel takes some time too
+        if (run > 0 && fastest > 1 && fastest > 1.5f * best) break;
     }
     if (start) cudaEventDestroy(start);
     if (stop) cudaEventDestroy(stop);
@@ -114,3 +136,6 @@ class Staging {
 };
 
 }  // namespace msbench
+
+// Calls every choice of this process old.
+extern "C" __attribute__((used, visibility("default"))) void msbench_choose_anew() { ++msbench::Due::round(); }

@@ -1,6 +1,6 @@
 // Softmax attention by cuDNN's fused attention for bf16, described in the ways that cuDNN's versions know it: as one operation,
 // and as the graph of its parts (product, scale, maximum, difference, exponential, sum, quotient, product), whose weights are
-// fp32 or bf16 in name. The first call with a shape tries every engine proposed for any of them and keeps the fastest.
+// fp32 or bf16 in name. The first call with a shape tries every engine proposed for any of them and keeps the fastest few.
 //
 // cuDNN wants columns in multiples of eight, and has engines for some widths only; where it has none, the launcher says
 // cudaErrorNotSupported. Arrays that are not aligned to 16 bytes are staged.
@@ -164,15 +164,18 @@ static void as_parts(Graph& graph, cudnnDataType_t weights, int64_t q, int64_t k
     graph.multiply(graph.weights, graph.v, graph.y);
 }
 
+// What a shape may be run with: plans of several graphs. None where cuDNN has no engine for the shape.
 struct Entry {
-    std::unique_ptr<Graph> graph;
-    Plan plan;
+    msbench::Due due;
+    std::vector<std::unique_ptr<Graph>> graphs;
+    std::vector<Plan> plans;
+    size_t fastest = 0;
 };
 
-// The fastest plan of all descriptions; none where cuDNN has no engine for the shape.
+// The fastest few plans of every description.
 template <typename Launch>
-static Entry choose(cudnnHandle_t handle, int64_t q, int64_t kv, int64_t d, int64_t dv, cudaStream_t stream,
-                    Launch launch) {
+static Entry look(cudnnHandle_t handle, int64_t q, int64_t kv, int64_t d, int64_t dv, cudaStream_t stream, Launch launch) {
+    constexpr size_t kKept = 3;
     std::vector<std::unique_ptr<Graph>> graphs;
 #if CUDNN_VERSION >= 91300
     graphs.push_back(std::make_unique<Graph>());
@@ -182,21 +185,26 @@ static Entry choose(cudnnHandle_t handle, int64_t q, int64_t kv, int64_t d, int6
         graphs.push_back(std::make_unique<Graph>());
         as_parts(*graphs.back(), weights, q, kv, d, dv);
     }
-    Entry fastest;
-    float best = std::numeric_limits<float>::infinity();
+    Entry entry;
     for (std::unique_ptr<Graph>& graph : graphs) {
         if (!graph->finalize(handle)) continue;
-        Plan plan = msbench::cudnn::fastest_plan(handle, graph->operations, stream, launch);
-        if (!plan) continue;
-        const float time = msbench::milliseconds(stream, [&] { return launch(plan); });
-        if (time < best) {
-            best = time;
-            std::swap(fastest.plan, plan);
-            std::swap(fastest.graph, graph);
+        for (Plan& plan : msbench::cudnn::fastest_plans(handle, graph->operations, stream, kKept, launch)) {
+            entry.plans.push_back(std::move(plan));
         }
-        cudaFree(plan.workspace);
+        entry.graphs.push_back(std::move(graph));
     }
-    return fastest;
+    return entry;
+}
+
+template <typename Launch>
+static void choose(Entry& entry, cudaStream_t stream, Launch launch) {
+    float best = std::numeric_limits<float>::infinity();
+    for (size_t i = 0; i < entry.plans.size(); ++i) {
+        const float time = msbench::milliseconds(stream, [&] { return launch(entry.plans[i]); }, best);
+        if (time >= best) continue;
+        best = time;
+        entry.fastest = i;
+    }
 }
 
 extern "C" size_t softmax_attention_workspace(int64_t q, int64_t kv, int64_t d, int64_t dv) {
@@ -224,8 +232,9 @@ extern "C" cudaError_t softmax_attention(const scalar_t* Q, const scalar_t* K, c
     };
     const auto [place, is_new] = entries.try_emplace(Key{q, kv, d, dv});
     Entry& entry = place->second;
-    if (is_new) entry = choose(handle, q, kv, d, dv, stream, launch);
-    if (!entry.plan) return cudaErrorNotSupported;
-    MSBENCH_CUDA(launch(entry.plan));
+    if (is_new) entry = look(handle, q, kv, d, dv, stream, launch);
+    if (entry.plans.empty()) return cudaErrorNotSupported;
+    if (entry.due.take()) choose(entry, stream, launch);
+    MSBENCH_CUDA(launch(entry.plans[entry.fastest]));
     return staging.finish();
 }

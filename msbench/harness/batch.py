@@ -21,13 +21,13 @@ from queue import SimpleQueue
 from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from msbench.errors import DeviceFull, SpecError
-from msbench.harness.arena import Layout
 from msbench.harness.evaluate import Group
 from msbench.harness.protocols import Executor, Plan, Progress
 from msbench.harness.referees import Assignment, Hears, Make, Referee, Referees
 from msbench.harness.schedule import schedule, work
 from msbench.harness.spans import Spans
 from msbench.model import BuildResult, Candidate, Device, Evaluation
+from msbench.operators import elements
 from msbench.spec import Case, Operator, Precision
 
 REFEREES = 12
@@ -36,16 +36,14 @@ REFEREES = 12
 PROCESSES = 60
 """Those of the tasks that are checked side by side are no more than this together."""
 
-ROOM = 2**31
-"""Cases are checked side by side up to so many bytes of arrays: float64 copies take up to 24 times that."""
-
-LONG_WORK = 5e9
-"""A case that costs more operations (``schedule.work``) has calls that share the device with others while they run: cuDNN, which
-takes too long to choose again when it is measured, has the device to itself then."""
+CHECK_BYTES = 48
+"""What checking takes of the device's memory for each element of a case's arrays: float64 copies of it, mostly."""
 
 _CORES = os.cpu_count() or 1
 _SPARE_CORES = 2  # for this process and the compilers
 _MEMORY_A_PROCESS = 2**31  # of the device and of the host: several times what it takes, as large cases need the rest
+_ROOM = 0.5  # of the device's memory is for cases that are checked side by side
+_USUAL_MEMORY = 2**37  # of a device that does not tell
 _LAUNCHES_A_SECOND = 100.0
 _WORK_A_SECOND = 1e11
 _SET_UP_S, _CUDNN_SET_UP_S = 0.2, 1.2  # of a vendor library, for each size: cuDNN compiles what it tries
@@ -81,6 +79,11 @@ class Job:
     def task(self) -> str:
         """For example ``"softmax/bf16"``."""
         return f"{self.operator.name}/{self.precision}"
+
+    @property
+    def largest(self) -> int:
+        """The elements of its largest case."""
+        return max((elements(self.operator, dict(case.dims)) for case in self.plan.cases), default=0)
 
     @property
     def check_s(self) -> float:
@@ -150,11 +153,16 @@ def _side_by_side(
         make = beside()  # before anything else uses the device
         with _ChecksAhead(executor, ordered) as ready, Referees(make, count) as referees:
             for some, following in zip_longest(batches, batches[1:], fillvalue=()):
-                with _Batch(referees, some, builds, ready, progress) as checked:
+                with _Batch(referees, some, builds, ready, progress, executor.device().memory_bytes) as checked:
                     builds.begin(following)  # not earlier: checks need the processor, and nobody waits for these
                     ready.wait()
                     referees.each("settle")
-                    for number, job in enumerate(some):
+                    turns = list(enumerate(some))
+                    if (
+                        not size
+                    ):  # the largest last: one that finds the device full costs those behind it their processes
+                        turns.sort(key=lambda turn: turn[1].largest)
+                    for number, job in turns:
                         yield job, checked.finish(number, command)
 
 
@@ -198,13 +206,14 @@ class _Batch:
         builds: _BuildsAhead,
         ready: _ChecksAhead,
         progress: Progress,
+        memory_bytes: int | None,
     ) -> None:
         self._referees = referees
         self._jobs = jobs
         self._builds = builds
         self._ready = ready
         self._progress = progress
-        self._room = _Room()
+        self._room = _Room(memory_bytes)
         self._idle: SimpleQueue[Referee] = SimpleQueue()
         self._checked: list[Referee | JobError] = []
 
@@ -240,11 +249,10 @@ class _Batch:
             self._idle.put(referee)
 
     def _checked_by(self, referee: Referee, number: int, job: Job) -> Referee:
-        quietly = any("cudnn" in candidate.link for candidate in job.candidates)
         with ExitStack() as inside:  # also where the referee ends in between
 
             def enter(case: Case) -> None:
-                inside.enter_context(self._room.enter(job.operator, job.precision, case, quietly=quietly))
+                inside.enter_context(self._room.enter(job.operator, case))
 
             hears: Hears = {**self._builds_of(job), "enter": enter, "leave": inside.close}
             recorded = referee.call("check", number, _assignment(job), task=job.task, hears=hears)
@@ -320,32 +328,29 @@ class _ChecksAhead:
 
 
 class _Room:
-    """Lets cases be checked side by side while their arrays fit, first come, first in; one that never would goes in alone.
+    """Lets cases be checked side by side while the device has room, first come, first in; one that never fits goes in alone.
 
-    So does a long one with cuDNN, which chooses on its first call what is fastest. Of short calls some of those that it times
-    find the device free; of long ones none would. Those that go in alone wait until nobody else does: each time the others
-    make way for one, the device is idle for a while.
+    Those that go in alone wait until nobody else does: each time the others make way for one, the device is idle for a while.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory_bytes: int | None) -> None:
+        self._room = (memory_bytes or _USUAL_MEMORY) * _ROOM
         self._changed = threading.Condition()
         self._queue: deque[object] = deque()
         self._inside = 0
-        self._taken = 0
+        self._taken = 0.0
 
     @contextmanager
-    def enter(self, op: Operator, precision: Precision, case: Case, *, quietly: bool = False) -> Iterator[None]:
-        """While a case is checked; ``quietly``: with cuDNN."""
-        nbytes = Layout.of(op, precision, case).nbytes
-        if nbytes >= ROOM or (quietly and work(op, case) > LONG_WORK):
-            nbytes = ROOM
+    def enter(self, op: Operator, case: Case) -> Iterator[None]:
+        """While a case is checked."""
+        nbytes = min(CHECK_BYTES * elements(op, dict(case.dims)), self._room)
         with self._changed:
-            if nbytes == ROOM:
+            if nbytes == self._room:
                 self._changed.wait_for(lambda: not self._inside and not self._queue)
             else:
                 turn = object()
                 self._queue.append(turn)
-                self._changed.wait_for(lambda: self._queue[0] is turn and self._taken + nbytes <= ROOM)
+                self._changed.wait_for(lambda: self._queue[0] is turn and self._taken + nbytes <= self._room)
                 self._queue.popleft()
             self._inside += 1
             self._taken += nbytes

@@ -18,7 +18,7 @@ import numpy as np
 from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
 from msbench.harness import pool
 from msbench.harness.arena import Arena, Damage, Layout, Poison, equal
-from msbench.harness.compare import Comparison, Expectation, compare, expected, glance, prepare, touched
+from msbench.harness.compare import Comparison, Expectation, compare, expect, expected, glance, prepare, touch
 from msbench.harness.inputs import generate
 from msbench.harness.protocols import Executor, Recorder, Runner
 from msbench.harness.spans import span
@@ -81,9 +81,10 @@ class CaseCheck:
     @cached_property
     def touched(self) -> Expectation:
         """What must come out once a few elements of the inputs are others."""
-        others = generate(self._op, self._precision, self.case, self._seed + 1, self._executor.xp)
-        drawn = self.expectation.inputs
-        return touched(self._op, self._precision, self.case, self._seed, drawn, others, self._executor.xp)
+        op, precision, xp = self._op, self._precision, self._executor.xp
+        drawn = {name: array.copy() for name, array in self.expectation.inputs.items()}
+        inputs = touch(op, self.case, self._seed, drawn, generate(op, precision, self.case, self._seed + 1, xp), xp)
+        return expect(op, precision, self.case, self._seed, inputs, xp)
 
     @cached_property
     def _arena(self) -> Arena:

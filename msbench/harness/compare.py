@@ -58,36 +58,37 @@ def prepare(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) 
     """Draw a case's inputs and compute what must come out. Raises SpecError where the operator's spec is wrong."""
     with span("inputs"):
         inputs = generate(op, precision, case, seed, xp)
+    return expect(op, precision, case, seed, inputs, xp)
+
+
+def expect(
+    op: Operator, precision: Precision, case: Case, seed: int, inputs: Mapping[str, Any], xp: Any
+) -> Expectation:
+    """Compute what must come out of given inputs. Raises what ``expected`` raises."""
     with span("reference"):
         references, bounds = expected(op, precision, case, inputs, xp)
     return Expectation(case, seed, inputs, references, bounds)
 
 
-def touched(
-    op: Operator,
-    precision: Precision,
-    case: Case,
-    seed: int,
-    drawn: Mapping[str, Any],
-    others: Mapping[str, Any],
-    xp: Any,
-) -> Expectation:
-    """What must come out of inputs that differ from ``drawn`` in few elements of each array of floats.
+def touch(
+    op: Operator, case: Case, seed: int, inputs: Mapping[str, Any], others: Mapping[str, Any], xp: Any
+) -> dict[str, Any]:
+    """The ``inputs`` with a few elements of each array of floats changed, in place where they lie in one piece.
 
-    These are taken from ``others``, inputs of another seed: one element in 1024, and at least four. Too many for a sum not
-    to notice, too few for who looks at some places only.
+    The elements are taken from ``others``, inputs of another seed: one in 1024, and at least four. Too many for a sum not to
+    notice, too few for who looks at some places only.
     """
     draw = Draw(xp, op.name, case.id, str(seed), "touched")
-    inputs = dict(drawn)
+    changed = dict(inputs)
     for name, array in inputs.items():
         if array.dtype.kind == "i":
             continue
         count = max(4, array.size // 1024)
         positions = draw.integers(name, (count,), 0, array.size)
-        changed = array.copy()
-        changed.reshape(-1)[positions] = others[name].reshape(-1)[positions]
-        inputs[name] = changed
-    return Expectation(case, seed, inputs, *expected(op, precision, case, inputs, xp))
+        flat = array.reshape(-1)
+        flat[positions] = others[name].reshape(-1)[positions]
+        changed[name] = flat.reshape(array.shape)
+    return changed
 
 
 def expected(

@@ -3,7 +3,8 @@
 CuPy compiles a kernel for each kind of expression, which takes a second, and keeps it in a cache on disk. The threads of
 one process wait for each other there; processes don't, but those that check the same operator would each compile it. Here
 the cheapest case of each distribution is checked with a kernel that is always right, since it is made of the expected
-values: what references, bounds and comparisons launch is then in the cache.
+values: what references, bounds and comparisons launch is then in the cache. To CuPy an array with a dimension of one element is
+another kind than one without, so the cheapest case is one for each set of dimensions that are 1, too.
 
 Started as ``python -m msbench.harness.compile_checks``; ``gpu_runner.py``'s side of it is ``executors/cuda.py``.
 """
@@ -62,12 +63,13 @@ class Right:
 
 
 def compile_checks(op: Operator, xp: Any) -> int:
-    """Check the cheapest case of each distribution in both precisions; how many passed. Why others did not, their check tells."""
+    """Check the cheapest cases of each distribution in both precisions; how many passed. Why others did not, their check tells."""
     passed = 0
-    cheapest: dict[str, Scheduled] = {}
+    cheapest: dict[tuple[str, ...], Scheduled] = {}
     for item in schedule(op, Plan(cases=op.cases), None):
         if work(op, item.case) <= _WORK and operators.elements(op, dict(item.case.dims)) <= _ELEMENTS:
-            cheapest.setdefault(item.case.distribution, item)
+            flat = (name for name, size in item.case.dims if size == 1)
+            cheapest.setdefault((item.case.distribution, *flat), item)
     for precision in op.precisions:
         for item in cheapest.values():
             with suppress(Exception), CaseCheck(Memory(xp), op, precision, item.case, seed=0) as check:

@@ -32,8 +32,6 @@ from msbench.spec import Case, Operator
 _Item = TypeVar("_Item")
 Dims = tuple[tuple[str, int], ...]
 
-_CHOOSE_QUICKLY = frozenset({"cublasLt", "cusparse"})
-
 _FAILED = {
     Stage.BUILD: Status.BUILD_FAILED,
     Stage.CHECK: Status.CHECK_FAILED,
@@ -67,11 +65,6 @@ class Entry:
     @property
     def alive(self) -> bool:
         return self.status is Status.PASSED
-
-    @property
-    def chooses_quickly(self) -> bool:
-        """Whether it is a library that tries its algorithms on the first call with a shape, which takes milliseconds."""
-        return not _CHOOSE_QUICKLY.isdisjoint(self.candidate.link)
 
     def fail(self, stage: Stage, failure: Failure) -> None:
         self.status = Status.UNSUPPORTED if failure.fault is Fault.UNSUPPORTED else _FAILED[stage]

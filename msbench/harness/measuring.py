@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from msbench import roofline
 from msbench.harness import sittings
-from msbench.harness.entry import Dims, Entry, open_anew
+from msbench.harness.entry import Entry, open_anew
 from msbench.harness.gpu_memory import memory_for
 from msbench.harness.protocols import Executor, Plan, Progress
 from msbench.harness.schedule import work
@@ -23,25 +23,19 @@ def measure(
 ) -> None:
     """Measure the versions that are alive against each other, on each case of the plan; what fails stops there.
 
-    They are measured in the processes in which they were checked, but for libraries that choose quickly: in the check they
-    chose while others were at work, or for other data of the same shape. So these have new processes, and again before each
-    case whose shape they have met.
+    The first sitting is in the processes in which they were checked, as far as there are any.
     """
     progress.started(f"measuring {op.name}/{precision}")
     cases = sorted(plan.cases, key=lambda case: work(op, case))
     parts: dict[Case, list[dict[int, Measurement]]] = {}
-    open_anew(executor, op, [entry for entry in entries if entry.alive and (entry.chooses_quickly or not entry.runner)])
-    met: set[Dims] = set()
+    open_anew(executor, op, [entry for entry in entries if entry.alive and not entry.runner])
     for done, case in enumerate(cases, 1):
-        _choose_anew(executor, op, entries, case, met)
         parts[case] = [_measure_group(executor, op, precision, plan, entries, case)]
         progress.advanced(done, len(cases), case.id)
     again = [case for case, (found,) in parts.items() if sittings.sits_again(list(found.values()))]
     for number in range(2, plan.sittings + 1 if again else 2):
         open_anew(executor, op, [entry for entry in entries if entry.alive])
-        met.clear()
         for case in again:
-            _choose_anew(executor, op, entries, case, met)
             parts[case].append(_measure_group(executor, op, precision, plan, entries, case))
         progress.advanced(number, plan.sittings, f"{len(again)} cases, in new processes")
     for sat in parts.values():
@@ -49,14 +43,6 @@ def measure(
         joined = sittings.join([[part[number] for number in whole] for part in sat], plan.half_width)
         for number, measurement in (sat[0] | dict(zip(whole, joined, strict=True))).items():
             entries[number].measurements.append(measurement)
-
-
-def _choose_anew(executor: Executor, op: Operator, entries: Sequence[Entry], case: Case, met: set[Dims]) -> None:
-    """Put libraries that choose quickly into new processes where theirs have ``met`` the case's shape."""
-    if case.dims in met:
-        open_anew(executor, op, [entry for entry in entries if entry.alive and entry.chooses_quickly])
-        met.clear()
-    met.add(case.dims)
 
 
 def _measure_group(

@@ -8,7 +8,7 @@ from typing import Any
 from msbench.errors import WorkerError
 from msbench.harness.arena import Arena
 from msbench.harness.check import POISONS, describe, fault_of, look
-from msbench.harness.compare import Expectation, touched
+from msbench.harness.compare import Expectation, expect, touch
 from msbench.harness.inputs import generate
 from msbench.harness.spans import span
 from msbench.harness.timing import Again
@@ -33,10 +33,7 @@ def verify_timed(
     """
     failures: list[Failure | None] = [None] * len(versions)
     for number, arena in enumerate(arenas):
-        drawn = generate(op, precision, case, seed + number, xp)
-        others = generate(op, precision, case, seed + len(arenas) + number, xp)
-        expectation = touched(op, precision, case, seed + number, drawn, others, xp)
-        del drawn, others
+        expectation = _expectation(op, precision, case, seed + number, seed + len(arenas) + number, xp)
         for index, again in enumerate(versions):
             if failures[index] is not None:
                 continue
@@ -50,6 +47,14 @@ def verify_timed(
             with span("compare"):
                 failures[index] = _look(arena, expectation)
     return failures
+
+
+def _expectation(op: Operator, precision: Precision, case: Case, seed: int, other_seed: int, xp: Any) -> Expectation:
+    """What must come out of the inputs of a seed with a few elements of another's."""
+    with span("inputs"):
+        drawn = generate(op, precision, case, seed, xp)
+        inputs = touch(op, case, seed, drawn, generate(op, precision, case, other_seed, xp), xp)
+    return expect(op, precision, case, seed, inputs, xp)
 
 
 def _look(arena: Arena, expectation: Expectation) -> Failure | None:

@@ -86,6 +86,7 @@ class Worker:
         self._mapped: dict[str, int] = {}
         self._call = _Call()
         self._stirred: ctypes.Array[ctypes.c_uint64] | None = None  # a pointer in a structure keeps nothing alive
+        self._before: dict[str, str] = {}  # the state in which the current job was prepared
         self._confine: Callable[[], object] = wire.confine
 
     def handlers(self) -> dict[str, wire.Handler]:
@@ -136,14 +137,14 @@ class Worker:
 
     def launch(self, job: dict[str, Any], fresh: bool) -> None:
         """Prepare a job and call the launcher once, with a workspace that is overwritten first (``fresh``) or left."""
-        self.prepare(job)
+        self._map_and_set_up(job)
         before = self._state()
         self._once(0, fresh)
         self._unchanged(before)
 
     def record(self, job: dict[str, Any]) -> dict[str, Any]:
         """Record what one call puts into the stream, without running it; ``nodes``: what that is, in words."""
-        self.prepare(job)
+        self._map_and_set_up(job)
         text, stage = ctypes.create_string_buffer(_RECORD_BYTES), ctypes.c_int()
         call = ctypes.byref(self._call)
         self._done(self._runner.runner_record(call, text, ctypes.c_size_t(len(text)), ctypes.byref(stage)), stage)
@@ -155,9 +156,12 @@ class Worker:
         self._done(self._runner.runner_replay_record(ctypes.byref(self._call), ctypes.byref(stage)), stage)
 
     def prepare(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Make ``job`` the current one: map its memory, make room for its workspace."""
-        rows = [[self._map(s["handle"]) + offset for offset in s["offsets"]] for s in job["sets"]]
-        return self._set_up(job, rows)
+        """Make ``job`` the current one, which is about to be timed: a library that has chosen for its sizes chooses anew."""
+        made = self._map_and_set_up(job)
+        if choose_anew := getattr(self._candidate, "msbench_choose_anew", None):
+            choose_anew()
+        self._before = self._state()
+        return made
 
     def keeps_stream(self, wait_seconds: float) -> None:
         """See that the launcher's work waits while the stream is held."""
@@ -168,12 +172,14 @@ class Worker:
     def cold(self, first_set: int, repetitions: int, held: bool, as_drawn: bool) -> dict[str, Any]:
         """Time cold repetitions; times in milliseconds as CUDA gives them, host times in nanoseconds.
 
-        ``as_drawn``: leave the inputs alone; otherwise two elements of each change places before each repetition.
+        ``as_drawn``: leave the inputs alone; otherwise two elements of each change places before each repetition. That is
+        the last batch of a job, so it is seen then whether any of them has left something changed: looking takes half as
+        long as a short batch.
         """
         self._call.stirred = None if as_drawn else self._stirred
-        before = self._state()
         found = self._cold(self._call, first_set, repetitions, held)
-        self._unchanged(before)
+        if as_drawn:
+            self._unchanged(self._before)
         return found
 
     def floor(self, repetitions: int, launches: int) -> dict[str, Any]:
@@ -251,6 +257,11 @@ class Worker:
         self._set_up(job, [[(pointer.value or 0) + offset for offset in job["sets"][0]["offsets"]]])
         stage = ctypes.c_int()
         self._done(self._runner.runner_profile(ctypes.byref(self._call), ctypes.byref(stage)), stage)
+
+    def _map_and_set_up(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Map a job's memory, and make room for its workspace."""
+        rows = [[self._map(s["handle"]) + offset for offset in s["offsets"]] for s in job["sets"]]
+        return self._set_up(job, rows)
 
     def _set_up(self, job: dict[str, Any], rows: Sequence[Sequence[int]]) -> dict[str, Any]:
         scalars = (ctypes.c_double * max(1, len(job["scalars"])))(*job["scalars"])

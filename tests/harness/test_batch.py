@@ -16,13 +16,11 @@ import pytest
 
 from msbench.errors import DeviceError, WorkerCrashed
 from msbench.harness import batch
-from msbench.harness.arena import Layout
 from msbench.harness.batch import evaluate_all
-from msbench.harness.schedule import work
 from msbench.harness.spans import Spans
 from msbench.harness.throughput import Passage
 from msbench.model import Device, Status
-from msbench.spec import Case, Precision, Split
+from msbench.spec import Case, Split
 from tests.harness.divided import Divided, Plain, jobs
 from tests.harness.fakes import OPERATOR, FakeExecutor, case
 
@@ -127,15 +125,22 @@ def test_side_by_side_each_is_checked_and_measured_in_the_same_processes(divided
     assert progress.heard[4:7] == ["measuring op0/fp32", "1 of 2: N=64", "2 of 2: N=2048"]
 
 
-def test_whose_check_takes_longest_comes_first_unless_the_batch_is_given(divided: Divided, ops: Path) -> None:
+def test_whose_check_takes_longest_comes_first_unless_the_batch_is_given(
+    divided: Divided, ops: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long, short = Case((("N", 5000),), Split.PAPER), case(64)
     several = [
         replace(job, plan=replace(job.plan, cases=(c,)))
         for job, c in zip(jobs(ops, "op0", "op1"), (short, long), strict=True)
     ]
-    for size, order in ((None, ["op1/fp32", "op0/fp32"]), (2, ["op0/fp32", "op1/fp32"])):
-        got = evaluate_all(divided, several, command="test", progress=Told(), batch=size)
-        assert [job.task for job, _ in got] == order
+
+    def order(size: int | None) -> list[str]:
+        return [job.task for job, _ in evaluate_all(divided, several, command="test", progress=Told(), batch=size)]
+
+    assert order(2) == ["op0/fp32", "op1/fp32"]
+    assert order(None) == ["op0/fp32", "op1/fp32"]  # of one batch, the largest is measured last
+    monkeypatch.setattr(batch, "PROCESSES", 2)
+    assert order(None) == ["op1/fp32", "op0/fp32"]
 
 
 def test_as_many_tasks_are_side_by_side_as_their_processes_have_room(ops: Path) -> None:
@@ -235,21 +240,16 @@ def test_a_killed_lead_leaves_no_referee_and_no_candidate(divided: Divided, ops:
     soon(lambda: not any(map(runs, pids)))
 
 
-def test_cases_are_checked_side_by_side_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = batch._Room()
-    monkeypatch.setattr(batch, "LONG_WORK", work(OPERATOR, case(2000)))
-    sizes = {
-        "long": 2001,
-        "tiny": 64,
-        "half": batch.ROOM // 8 // 4,
-        "huge": batch.ROOM // 4,
-    }  # vector_add has three arrays of 4 bytes
+def test_cases_are_checked_side_by_side_while_there_is_room() -> None:
+    memory = 2 * 96 * batch.CHECK_BYTES  # half of which has room for so many elements
+    room = batch._Room(memory)
+    sizes = {"tiny": 1, "half": 16, "huge": 32}  # vector_add has three arrays
     inside: list[str] = []
     seen: list[tuple[str, ...]] = []
     lock = threading.Lock()
 
     def check(kind: str) -> None:
-        with room.enter(OPERATOR, Precision.FP32, case(sizes[kind]), quietly=kind in ("long", "tiny")):
+        with room.enter(OPERATOR, case(sizes[kind])):
             with lock:
                 inside.append(kind)
                 seen.append(tuple(inside))
@@ -262,28 +262,27 @@ def test_cases_are_checked_side_by_side_while_there_is_room(monkeypatch: pytest.
         thread.start()
     for thread in threads:
         thread.join(10)
-    assert len(seen) == 24
+    assert len(seen) == 18
     for together in seen:
-        nbytes = sum(Layout.of(OPERATOR, Precision.FP32, case(sizes[kind])).nbytes for kind in together)
-        assert len(together) == 1 or nbytes <= batch.ROOM
-        assert not {"huge", "long"} & set(together) or len(together) == 1
+        assert sum(3 * sizes[kind] for kind in together) <= 96
+        assert "huge" not in together or len(together) == 1
     assert any(len(together) > 1 for together in seen)
 
 
 def test_what_needs_the_device_to_itself_waits_until_nobody_else_does() -> None:
-    room, order = batch._Room(), []
+    room, order = batch._Room(2 * 96 * batch.CHECK_BYTES), []
     entered, go = threading.Event(), threading.Event()
 
     def check(name: str, size: int) -> None:
-        with room.enter(OPERATOR, Precision.FP32, case(size)):
+        with room.enter(OPERATOR, case(size)):
             order.append(name)
             entered.set()
             go.wait(10)
 
-    threads = [threading.Thread(target=check, args=("first", 64))]
+    threads = [threading.Thread(target=check, args=("first", 1))]
     threads[0].start()
     entered.wait(10)
-    for name, size in (("huge", batch.ROOM // 4), ("second", batch.ROOM // 8 // 4), ("third", 64)):
+    for name, size in (("huge", 40), ("second", 16), ("third", 1)):
         threads.append(threading.Thread(target=check, args=(name, size)))
         threads[-1].start()
         time.sleep(0.02)

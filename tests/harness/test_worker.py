@@ -153,6 +153,15 @@ def test_what_a_launcher_leaves_changed_is_named(gpu: FakeGpu, runner: GpuRunner
     assert failed.value.kind == "forbidden"
 
 
+def test_what_timed_calls_leave_changed_is_seen_at_the_end(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, mode("rounding"))
+    runner.prepare(Job.of(OPERATOR, mode("rounding"), [arena]))
+    runner.cold(0, 2)
+    with pytest.raises(LaunchFailed, match="the floating-point environment changed") as failed:
+        runner.cold(0, 2, as_drawn=True)
+    assert failed.value.kind == "forbidden"
+
+
 def test_a_recorded_call_runs_on_inputs_that_came_later(gpu: FakeGpu, runner: GpuRunner) -> None:
     arena, _ = filled(gpu, scale())
     arena.poison(POISONS[0])
@@ -265,6 +274,19 @@ def test_without_confinement_everything_runs(gpu: FakeGpu, tmp_path: Path, monke
     arena, _ = filled(gpu, mode("connects"))
     with gpu.runner_of() as runner:
         runner.launch(arena, mode("connects"))
+
+
+def test_a_library_chooses_anew_before_it_is_timed_and_not_for_each_check() -> None:
+    one = worker.Worker()
+    one._runner = one._candidate = mock.MagicMock()
+    with mock.patch.object(one, "_set_up", return_value={}), mock.patch.object(one, "_done"):
+        job = {"sets": []}
+        one.launch(job, fresh=True)
+        one._candidate.msbench_choose_anew.assert_not_called()
+        one.prepare(job)
+        one._candidate.msbench_choose_anew.assert_called_once_with()
+        one._candidate = mock.MagicMock(spec=["msbench_launch"])
+        one.prepare(job)
 
 
 def test_which_elements_change_places_stays_what_the_job_said(monkeypatch: pytest.MonkeyPatch) -> None:
