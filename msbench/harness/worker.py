@@ -158,7 +158,8 @@ class Worker:
     def prepare(self, job: dict[str, Any]) -> dict[str, Any]:
         """Make ``job`` the current one, which is about to be timed: a library that has chosen for its sizes chooses anew."""
         made = self._map_and_set_up(job)
-        if choose_anew := getattr(self._candidate, "msbench_choose_anew", None):
+        choose_anew = getattr(self._candidate, "msbench_choose_anew", None)
+        if choose_anew and wire.rules() == Rules.LIBRARY:  # no other version is told what is about to come
             choose_anew()
         self._before = self._state()
         return made

@@ -13,6 +13,7 @@ import pytest
 from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerTimeout
 from msbench.harness import gpu_runner, worker
 from msbench.harness.check import POISONS
+from msbench.harness.confine import Rules
 from msbench.harness.gpu_runner import GpuRunner, Job
 from msbench.model import Origin
 from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
@@ -276,11 +277,15 @@ def test_without_confinement_everything_runs(gpu: FakeGpu, tmp_path: Path, monke
         runner.launch(arena, mode("connects"))
 
 
-def test_a_library_chooses_anew_before_it_is_timed_and_not_for_each_check() -> None:
+def test_a_library_chooses_anew_before_it_is_timed_and_not_for_each_check(monkeypatch: pytest.MonkeyPatch) -> None:
     one = worker.Worker()
     one._runner = one._candidate = mock.MagicMock()
     with mock.patch.object(one, "_set_up", return_value={}), mock.patch.object(one, "_done"):
         job = {"sets": []}
+        one.launch(job, fresh=True)
+        one.prepare(job)
+        one._candidate.msbench_choose_anew.assert_not_called()
+        monkeypatch.setattr(worker.wire, "rules", lambda: Rules.LIBRARY)
         one.launch(job, fresh=True)
         one._candidate.msbench_choose_anew.assert_not_called()
         one.prepare(job)
