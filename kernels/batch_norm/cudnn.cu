@@ -7,7 +7,9 @@
 // msbench: link cudnn
 #include "msbench_cudnn.cuh"
 
+#include <functional>
 #include <map>
+#include <vector>
 
 using namespace msbench::cudnn;
 
@@ -33,10 +35,13 @@ struct Graph {
     Descriptor norm{CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR}, operations{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
 };
 
+// What a shape may be run with; what fails to be described or run is left out.
 struct Entry {
+    msbench::Due due;
     Graph graph;
-    Plan plan;
-    Classic classic;  // without `matrix` where the graph's plan is faster, or alone works
+    std::vector<Plan> plans;
+    std::vector<Classic> classics;
+    std::function<cudaError_t(const Arrays&)> fastest;
 };
 
 static cudaError_t run(cudnnHandle_t handle, const Classic& classic, const Arrays& arrays, double epsilon) {
@@ -99,29 +104,35 @@ static cudaError_t finalize(Graph& graph, cudnnHandle_t handle, int64_t N, int64
     return cudaSuccess;
 }
 
-// Leaves in `entry` what is fastest. What fails to be described or run is left out.
-static void choose(Entry& entry, cudnnHandle_t handle, const Arrays& arrays, float epsilon, int64_t N, int64_t C,
-                   cudaStream_t stream) {
-    const auto launch = [&](const auto& way) { return run(handle, way, arrays, epsilon); };
-    float best = std::numeric_limits<float>::infinity();
+static void describe(Entry& entry, cudnnHandle_t handle, const Arrays& arrays, float epsilon, int64_t N, int64_t C,
+                     cudaStream_t stream) {
+    const auto launch = [&](const Plan& plan) { return run(handle, plan, arrays, epsilon); };
     if (finalize(entry.graph, handle, N, C) == cudaSuccess) {
-        entry.plan = fastest_plan(handle, entry.graph.operations, stream, launch);
-        if (entry.plan) best = msbench::milliseconds(stream, [&] { return launch(entry.plan); });
+        entry.plans = fastest_plans(handle, entry.graph.operations, stream, kKept, launch);
     }
     for (cudnnBatchNormMode_t mode : {CUDNN_BATCHNORM_SPATIAL, CUDNN_BATCHNORM_PER_ACTIVATION}) {
         for (cudnnTensorFormat_t format : {CUDNN_TENSOR_NHWC, CUDNN_TENSOR_NCHW}) {
             Classic classic{mode};
             if (describe(classic, handle, format, static_cast<int>(N), static_cast<int>(C)) == cudaSuccess) {
-                const float time = msbench::milliseconds(stream, [&] { return launch(classic); });
-                if (time < best) {
-                    best = time;
-                    std::swap(entry.classic, classic);
-                }
+                entry.classics.push_back(classic);
+            } else {
+                cudaFree(classic.workspace);
+                cudaFree(classic.reserve);
             }
-            cudaFree(classic.workspace);
-            cudaFree(classic.reserve);
         }
     }
+}
+
+static void choose(Entry& entry, cudnnHandle_t handle, const Arrays& arrays, float epsilon, cudaStream_t stream) {
+    float best = std::numeric_limits<float>::infinity();
+    const auto consider = [&](const auto& way) {
+        const float time = msbench::milliseconds(stream, [&] { return run(handle, way, arrays, epsilon); }, best);
+        if (time >= best) return;
+        best = time;
+        entry.fastest = [handle, &way, epsilon](const Arrays& on) { return run(handle, way, on, epsilon); };
+    };
+    for (const Plan& plan : entry.plans) consider(plan);
+    for (const Classic& classic : entry.classics) consider(classic);
 }
 
 static size_t column_room(int64_t C) {
@@ -169,13 +180,9 @@ extern "C" cudaError_t batch_norm(const scalar_t* x, const scalar_t* gamma, cons
 
     const auto [place, is_new] = entries.try_emplace({N, C});
     Entry& entry = place->second;
-    if (is_new) choose(entry, handle, arrays, epsilon, N, C, stream);
-    if (entry.classic.matrix) {
-        MSBENCH_CUDA(run(handle, entry.classic, arrays, epsilon));
-    } else if (entry.plan) {
-        MSBENCH_CUDA(run(handle, entry.plan, arrays, epsilon));
-    } else {
-        return cudaErrorNotSupported;
-    }
+    if (is_new) describe(entry, handle, arrays, epsilon, N, C, stream);
+    if (entry.due.take()) choose(entry, handle, arrays, epsilon, stream);
+    if (!entry.fastest) return cudaErrorNotSupported;
+    MSBENCH_CUDA(entry.fastest(arrays));
     return staging.finish();
 }

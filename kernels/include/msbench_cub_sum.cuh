@@ -1,8 +1,8 @@
 // Sums over one or more arrays by cub::DeviceReduce::TransformReduce, for the baselines of reductions.
 //
 // CUB loads what an iterator gives it, one by one, unless the input is a bare pointer. So that a sum over two arrays is loaded
-// in 16-byte packets too, what CUB reduces is either single terms or sums of a packet of terms. The first call with a size
-// times both and keeps the faster; arrays that are not aligned to 16 bytes take the first.
+// in 16-byte packets too, what CUB reduces is either single terms or sums of a packet of terms. Where a choice is due for a
+// size, both are timed and the faster is kept; arrays that are not aligned to 16 bytes take the first.
 #pragma once
 
 #include <cub/device/device_reduce.cuh>
@@ -13,6 +13,7 @@
 #include <cuda/std/functional>
 #include <cuda/std/tuple>
 #include <map>
+#include <utility>
 
 #include "msbench.cuh"
 #include "msbench_library.cuh"
@@ -73,19 +74,18 @@ size_t sum_workspace(Out* out, int64_t count, Term term, Finish finish, const T*
 template <typename Out, typename Term, typename Finish, typename... T>
 cudaError_t sum(void* workspace, size_t workspace_bytes, Out* out, int64_t count, Term term, Finish finish,
                 cudaStream_t stream, const T*... array) {
-    static std::map<int64_t, bool> packets_are_faster;
+    static std::map<int64_t, std::pair<Due, bool>> choices;
     const auto run = [&](bool packets) {
         size_t bytes = workspace_bytes;
         return packets ? sum_chunks<Packet<scalar_t>::kSize>(workspace, bytes, out, count, term, finish, stream, array...)
                        : sum_chunks<1>(workspace, bytes, out, count, term, finish, stream, array...);
     };
     if (!packets_allowed(array...)) return run(false);
-    auto known = packets_are_faster.find(count);
-    if (known == packets_are_faster.end()) {
-        const bool faster = milliseconds(stream, [&] { return run(true); }) < milliseconds(stream, [&] { return run(false); });
-        known = packets_are_faster.emplace(count, faster).first;
+    auto& [due, packets] = choices[count];
+    if (due.take()) {
+        packets = milliseconds(stream, [&] { return run(true); }) < milliseconds(stream, [&] { return run(false); });
     }
-    return run(known->second);
+    return run(packets);
 }
 
 }  // namespace msbench

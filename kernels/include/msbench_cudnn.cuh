@@ -229,11 +229,39 @@ std::vector<Plan> fastest_plans(cudnnHandle_t handle, const Descriptor& operatio
     return podium.take();
 }
 
-// The fastest of them; empty where there is none.
-template <typename Launch>
-Plan fastest_plan(cudnnHandle_t handle, const Descriptor& operations, cudaStream_t stream, Launch launch) {
-    std::vector<Plan> plans = fastest_plans(handle, operations, stream, 1, launch);
-    return plans.empty() ? Plan{} : std::move(plans.front());
-}
+constexpr size_t kKept = 3;  // of the plans for a graph, to choose from anew
+
+// The plans for one graph, and which of them is run.
+class Plans {
+   public:
+    // The fastest; null where no engine takes the graph. Where a choice is due, it is found out: the first time of all that
+    // `fastest_plans` finds, later of those that were fastest then.
+    template <typename Launch>
+    const Plan* fastest(cudnnHandle_t handle, const Descriptor& operations, cudaStream_t stream, Launch launch) {
+        if (due_.take()) {
+            if (!looked_) plans_ = fastest_plans(handle, operations, stream, kKept, launch);
+            looked_ = true;
+            choose(stream, launch);
+        }
+        return plans_.empty() ? nullptr : &plans_[fastest_];
+    }
+
+   private:
+    template <typename Launch>
+    void choose(cudaStream_t stream, Launch launch) {
+        float best = std::numeric_limits<float>::infinity();
+        for (size_t i = 0; i < plans_.size(); ++i) {
+            const float time = milliseconds(stream, [&] { return launch(plans_[i]); }, best);
+            if (time >= best) continue;
+            best = time;
+            fastest_ = i;
+        }
+    }
+
+    Due due_;
+    bool looked_ = false;
+    std::vector<Plan> plans_;
+    size_t fastest_ = 0;
+};
 
 }  // namespace msbench::cudnn

@@ -1,7 +1,7 @@
 // What the activation baselines share: y = scale·activation(x) of a vector, by cudnnActivationForward.
 //
-// A vector can be told to cuDNN in several ways that mean the same and run at different speeds; the first call with a
-// size tries them. A file that includes this says `// msbench: link cudnn`.
+// A vector can be told to cuDNN in several ways that mean the same and run at different speeds; where a choice is due for a
+// size, they are tried. A file that includes this says `// msbench: link cudnn`.
 #pragma once
 
 #include <cudnn.h>
@@ -27,13 +27,13 @@ constexpr cudnnDataType_t kActivationType = CUDNN_DATA_BFLOAT16;
 struct Activation {
     cudnnActivationDescriptor_t function = nullptr;
     cudnnTensorDescriptor_t vector = nullptr;  // null until a view has been chosen
+    Due due;
 };
 
 inline cudaError_t run(cudnnHandle_t handle, const Activation& activation, float scale, const scalar_t* x,
                        scalar_t* y) {
-    const auto& [function, vector] = activation;
     const float zero = 0;
-    CUDNN(cudnnActivationForward(handle, function, &scale, vector, x, &zero, vector, y));
+    CUDNN(cudnnActivationForward(handle, activation.function, &scale, activation.vector, x, &zero, activation.vector, y));
     return cudaSuccess;
 }
 
@@ -42,6 +42,8 @@ inline cudaError_t choose(cudnnHandle_t handle, Activation& activation, float sc
                           int N, cudaStream_t stream) {
     const int views[][4] = {{1, 1, 1, N}, {1, N, 1, 1}, {N, 1, 1, 1}};
     float best = std::numeric_limits<float>::infinity();
+    if (activation.vector) CUDNN(cudnnDestroyTensorDescriptor(activation.vector));
+    activation.vector = nullptr;
     for (const auto& [n, c, h, w] : views) {
         Activation trial = activation;
         CUDNN(cudnnCreateTensorDescriptor(&trial.vector));
@@ -76,8 +78,8 @@ inline cudaError_t cudnn_activation(cudnnActivationMode_t mode, double coefficie
     if (!activation.function) {
         CUDNN(cudnnCreateActivationDescriptor(&activation.function));
         CUDNN(cudnnSetActivationDescriptor(activation.function, mode, CUDNN_PROPAGATE_NAN, coefficient));
-        MSBENCH_CUDA(choose(handle, activation, scale, input, output, static_cast<int>(N), stream));
     }
+    if (activation.due.take()) MSBENCH_CUDA(choose(handle, activation, scale, input, output, static_cast<int>(N), stream));
     if (!activation.vector) return cudaErrorNotSupported;
     MSBENCH_CUDA(run(handle, activation, scale, input, output));
     return staging.finish();

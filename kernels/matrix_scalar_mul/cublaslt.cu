@@ -30,6 +30,8 @@ static cudaError_t choose(cublasLtMatrixLayout_t& fastest, const scalar_t* A, sc
                           int64_t N, cudaStream_t stream) {
     const std::pair<int64_t, int64_t> views[] = {{N, M}, {M, N}, {M * N, 1}};
     float best = std::numeric_limits<float>::infinity();
+    if (fastest) CUBLASLT(cublasLtMatrixLayoutDestroy(fastest));
+    fastest = nullptr;
     for (const auto& [rows, columns] : views) {
         cublasLtMatrixLayout_t layout = nullptr;
         CUBLASLT(cublasLtMatrixLayoutCreate(&layout, kType, rows, columns, rows));
@@ -49,14 +51,15 @@ extern "C" size_t matrix_scalar_mul_workspace(float a, int64_t M, int64_t N) {
 
 extern "C" cudaError_t matrix_scalar_mul(const scalar_t* A, scalar_t* B, float a, int64_t M, int64_t N, void* workspace,
                                          size_t workspace_bytes, cudaStream_t stream) {
-    static std::map<std::pair<int64_t, int64_t>, cublasLtMatrixLayout_t> layouts;
+    static std::map<std::pair<int64_t, int64_t>, std::pair<msbench::Due, cublasLtMatrixLayout_t>> layouts;
     if (!handle) CUBLASLT(cublasLtCreate(&handle));
     if (!scaling) CUBLASLT(cublasLtMatrixTransformDescCreate(&scaling, CUDA_R_32F));
     msbench::Staging staging(workspace, stream);
     const scalar_t* from = staging.input(A, M * N * sizeof(scalar_t));
     scalar_t* to = staging.output(B, M * N * sizeof(scalar_t));
-    cublasLtMatrixLayout_t& layout = layouts[{M, N}];
-    if (!layout) MSBENCH_CUDA(choose(layout, from, to, a, M, N, stream));
+    auto& [due, layout] = layouts[{M, N}];
+    if (due.take()) MSBENCH_CUDA(choose(layout, from, to, a, M, N, stream));
+    if (!layout) return cudaErrorNotSupported;
     MSBENCH_CUDA(run(layout, from, to, a, stream));
     return staging.finish();
 }

@@ -1,5 +1,5 @@
-// Max pooling by cuDNN, in the form that propagates NaN. The first call with a shape tries the tensor layouts that describe the
-// arrays: images of C channels, and N·C images of one channel, which may also lie last.
+// Max pooling by cuDNN, in the form that propagates NaN. Where a choice is due for a shape, the tensor layouts are tried that
+// describe the arrays: images of C channels, and N·C images of one channel, which may also lie last.
 // msbench: link cudnn
 #include <array>
 #include <map>
@@ -56,6 +56,8 @@ static cudaError_t make_plan(cudnnHandle_t handle, Plan& fastest, const Key& key
     const int N = static_cast<int>(key[0]), C = static_cast<int>(key[1]);
     const Layout layouts[] = {{CUDNN_TENSOR_NCHW, N, C}, {CUDNN_TENSOR_NCHW, N * C, 1}, {CUDNN_TENSOR_NHWC, N * C, 1}};
     float best = std::numeric_limits<float>::infinity();
+    fastest.destroy();
+    fastest = {};
     for (const Layout& layout : layouts) {
         Plan plan;
         const float time = describe(plan, layout, key) == cudaSuccess
@@ -81,7 +83,7 @@ extern "C" size_t max_pooling_2d_workspace(int64_t N, int64_t C, int64_t H, int6
 extern "C" cudaError_t max_pooling_2d(const scalar_t* x, scalar_t* y, int64_t N, int64_t C, int64_t H, int64_t W,
                                       int64_t k, int64_t stride, int64_t padding, void* workspace,
                                       size_t workspace_bytes, cudaStream_t stream) {
-    static std::map<Key, Plan> plans;
+    static std::map<Key, std::pair<msbench::Due, Plan>> plans;
     const cudnnHandle_t handle = msbench::cudnn::handle_on(stream);
     if (!handle) return cudaErrorUnknown;
     const int64_t outputs = N * C * windows(H, k, stride, padding) * windows(W, k, stride, padding);
@@ -90,8 +92,9 @@ extern "C" cudaError_t max_pooling_2d(const scalar_t* x, scalar_t* y, int64_t N,
     scalar_t* to = staging.output(y, outputs * sizeof(scalar_t));
 
     const Key key{N, C, H, W, k, stride, padding};
-    Plan& plan = plans[key];
-    if (!plan.ready) MSBENCH_CUDA(make_plan(handle, plan, key, from, to, stream));
+    auto& [due, plan] = plans[key];
+    if (due.take()) MSBENCH_CUDA(make_plan(handle, plan, key, from, to, stream));
+    if (!plan.ready) return cudaErrorNotSupported;
     MSBENCH_CUDA(run(handle, plan, from, to));
     return staging.finish();
 }

@@ -43,6 +43,8 @@ static cudaError_t run(const Plan& plan, const scalar_t* x, scalar_t* y) {
 
 static cudaError_t make_plan(Plan& fastest, const scalar_t* x, scalar_t* y, int N, int C, cudaStream_t stream) {
     float best = std::numeric_limits<float>::infinity();
+    if (fastest.matrix) CUDNN(cudnnDestroyTensorDescriptor(fastest.matrix));
+    fastest = {};
     for (const View& view : kViews) {
         Plan plan{nullptr, view.mode};
         CUDNN(cudnnCreateTensorDescriptor(&plan.matrix));
@@ -51,8 +53,9 @@ static cudaError_t make_plan(Plan& fastest, const scalar_t* x, scalar_t* y, int 
         const float time = msbench::milliseconds(stream, [&] { return run(plan, x, y); });
         if (time < best) {
             best = time;
-            fastest = plan;
+            std::swap(fastest, plan);
         }
+        if (plan.matrix) CUDNN(cudnnDestroyTensorDescriptor(plan.matrix));
     }
     return fastest.matrix ? cudaSuccess : cudaErrorNotSupported;
 }
@@ -63,14 +66,15 @@ extern "C" size_t softmax_workspace(int64_t N, int64_t C) {
 
 extern "C" cudaError_t softmax(const scalar_t* x, scalar_t* y, int64_t N, int64_t C, void* workspace,
                                size_t workspace_bytes, cudaStream_t stream) {
-    static std::map<std::pair<int64_t, int64_t>, Plan> plans;
+    static std::map<std::pair<int64_t, int64_t>, std::pair<msbench::Due, Plan>> plans;
     if (!handle) CUDNN(cudnnCreate(&handle));
     CUDNN(cudnnSetStream(handle, stream));
     msbench::Staging staging(workspace, stream);
     const scalar_t* input = staging.input(x, N * C * sizeof(scalar_t));
     scalar_t* output = staging.output(y, N * C * sizeof(scalar_t));
-    Plan& plan = plans[{N, C}];
-    if (!plan.matrix) MSBENCH_CUDA(make_plan(plan, input, output, static_cast<int>(N), static_cast<int>(C), stream));
+    auto& [due, plan] = plans[{N, C}];
+    if (due.take()) MSBENCH_CUDA(make_plan(plan, input, output, static_cast<int>(N), static_cast<int>(C), stream));
+    if (!plan.matrix) return cudaErrorNotSupported;
     MSBENCH_CUDA(run(plan, input, output));
     return staging.finish();
 }

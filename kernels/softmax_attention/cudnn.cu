@@ -175,7 +175,6 @@ struct Entry {
 // The fastest few plans of every description.
 template <typename Launch>
 static Entry look(cudnnHandle_t handle, int64_t q, int64_t kv, int64_t d, int64_t dv, cudaStream_t stream, Launch launch) {
-    constexpr size_t kKept = 3;
     std::vector<std::unique_ptr<Graph>> graphs;
 #if CUDNN_VERSION >= 91300
     graphs.push_back(std::make_unique<Graph>());
@@ -188,7 +187,7 @@ static Entry look(cudnnHandle_t handle, int64_t q, int64_t kv, int64_t d, int64_
     Entry entry;
     for (std::unique_ptr<Graph>& graph : graphs) {
         if (!graph->finalize(handle)) continue;
-        for (Plan& plan : msbench::cudnn::fastest_plans(handle, graph->operations, stream, kKept, launch)) {
+        for (Plan& plan : msbench::cudnn::fastest_plans(handle, graph->operations, stream, msbench::cudnn::kKept, launch)) {
             entry.plans.push_back(std::move(plan));
         }
         entry.graphs.push_back(std::move(graph));

@@ -36,6 +36,7 @@ struct Plan {
     cusparseSpMVAlg_t algorithm = CUSPARSE_SPMV_ALG_DEFAULT;
     void* buffer = nullptr;
     bool ready = false;
+    msbench::Due due;
 };
 
 static cusparseHandle_t handle = nullptr;
@@ -47,10 +48,13 @@ static cudaError_t run(const Plan& plan, const Matrices& matrices) {
     return cudaSuccess;
 }
 
-static cudaError_t make_plan(Plan& fastest, const Matrices& matrices, cudaStream_t stream) {
+static cudaError_t choose(Plan& fastest, const Matrices& matrices, cudaStream_t stream) {
     float best = std::numeric_limits<float>::infinity();
+    fastest.ready = false;
     for (cusparseSpMVAlg_t algorithm : kAlgorithms) {
-        Plan plan{algorithm};
+        Plan plan = fastest;
+        plan.algorithm = algorithm;
+        plan.buffer = nullptr;
         size_t bytes = 0;
         CUSPARSE(cusparseSpMV_bufferSize(handle, CUSPARSE_OPERATION_NON_TRANSPOSE, &one, matrices.A, matrices.x, &zero,
                                          matrices.y, CUDA_R_32F, algorithm, &bytes));
@@ -93,7 +97,8 @@ extern "C" cudaError_t spmv_csr(const scalar_t* values, const int32_t* col_indic
     CUSPARSE(cusparseCreateDnVec(&matrices.y, rows, staging.output(y, rows * sizeof(scalar_t)), kType));
 
     Plan& plan = plans[{rows, cols, nnz}];
-    if (!plan.ready) MSBENCH_CUDA(make_plan(plan, matrices, stream));
+    if (plan.due.take()) MSBENCH_CUDA(choose(plan, matrices, stream));
+    if (!plan.ready) return cudaErrorNotSupported;
     MSBENCH_CUDA(run(plan, matrices));
     return staging.finish();
 }
