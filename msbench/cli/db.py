@@ -1,4 +1,4 @@
-"""Commands on databases: db merge, db check."""
+"""Commands on databases: db merge, db check, db compare, db counts."""
 
 from __future__ import annotations
 
@@ -58,6 +58,55 @@ def check(db: Db = None) -> None:
         raise typer.Exit(1)
     for path in where:
         out.print(f"[green]✓[/] {escape(shown(path))}: every hash and reference is right", soft_wrap=True)
+
+
+@db_app.command()
+def compare(
+    before: Annotated[
+        str, typer.Argument(help="A database with earlier times, a file or an SQLAlchemy URL; it is only read.")
+    ],
+    factor: Annotated[float, typer.Option("--factor", min=1.0, help="How many times as long is worth a line.")] = 1.1,
+    db: Db = None,
+) -> None:
+    """Compare the times of two recordings on the same kind of device, version by version and case by case.
+
+    What has become slower is listed, then what has become faster. Exit code 1 if a vendor library has become slower: most
+    often it was measured worse than before, and whatever is compared with it looks better than it is.
+
+    Example: `msbench db compare db/published.sqlite --db db/local.sqlite`
+    """
+    from statistics import median
+
+    from msbench.report import nanoseconds
+    from msbench.store.compared import compared
+
+    with databases.reader(before) as old, databases.reader(db) as new:
+        found = compared(old, new)
+    if not found:
+        out.print("The two have no version in common that was timed on the same case and kind of device.")
+        return
+    slower = sorted((one for one in found if one.ratio > factor), key=lambda one: -one.ratio)
+    faster = sorted((one for one in found if one.ratio < 1 / factor), key=lambda one: one.ratio)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("task", "version", "case", "before", "now", "ratio", ""):
+        table.add_column(heading, justify="right" if heading in ("before", "now", "ratio") else "left")
+    for one in (*slower, *faster):
+        colour = "red" if one.ratio > 1 else "green"
+        table.add_row(
+            one.task_id, escape(one.version), one.case_name, nanoseconds(one.before_ns), nanoseconds(one.after_ns),
+            f"[{colour}]{one.ratio:.2f}[/]", "" if one.same_source else "its file has changed",
+        )  # fmt: skip
+    out.print(table)
+    middle = median(one.ratio for one in found)
+    out.print(
+        f"{len(found)} times compared, in the median {middle:.3f} times as long; {len(slower)} slower, {len(faster)} faster "
+        f"by more than {factor:g}."
+    )
+    if libraries := sum(one.library for one in slower):
+        err.print(
+            f"{libraries} times of vendor libraries are slower than before: see that they were measured as well as then."
+        )
+        raise typer.Exit(1)
 
 
 @db_app.command()
