@@ -53,7 +53,7 @@ constexpr cudnnConvolutionFwdAlgo_t kAlgorithms[] = {
     CUDNN_CONVOLUTION_FWD_ALGO_DIRECT,
 };
 constexpr size_t kLargestWorkspace = size_t{1} << 30;
-constexpr double kSearchSeconds = 1.5, kCallsMore = 100;
+constexpr double kSearchSeconds = 1, kCallsMore = 100;
 
 // Device memory of a size that one candidate asks for.
 class Scratch {

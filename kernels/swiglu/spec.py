@@ -42,5 +42,9 @@ OPERATOR = Operator(
         "2⁻¹²⁶·(|x| + 1)·(|v| + 1)."
     ),
     library_note="cub::DeviceTransform, which picks vector widths and bytes in flight for the GPU at hand.",
+    flops_note=(
+        "An exponential and a division count as one operation each; computed, they are special-function instructions, which are no "
+        "additions or multiplications, with a few of those around them."
+    ),
     paper_name="SwiGLU",
 )

@@ -61,5 +61,8 @@ OPERATOR = Operator(
         "cub::DeviceRadixSort::SortPairsDescending, which is stable and so follows the rule for ties, then the first k. "
         "cub::DeviceTopK is not in the CCCL 3.0 of CUDA 13.0."
     ),
+    bytes_note=(
+        "CUB sorts: it reads the values once for the digits' counts, and reads and writes values and indices once for each digit."
+    ),
     paper_name="top_k",
 )
