@@ -124,7 +124,7 @@ def headlines(found: Mapping[Study, Sequence[Recording]]) -> list[tuple[str, str
         shown.append((f"{sum(t.held for t in killed)} of {len(killed)}", "kills after which nothing was lost"))
     pace = trials.pace(_of_one(found[Study.THROUGHPUT]))
     if pace:
-        shown.append((fmt.seconds(pace.median_s), "from source to stored verdict, median"))
+        shown.append((fmt.count(pace.per_hour), "candidates judged an hour on one GPU"))
     return shown
 
 
