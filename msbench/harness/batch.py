@@ -2,8 +2,8 @@
 
 Only measuring needs the device to itself. So tasks go in batches: those of a batch are checked side by side, each by one of
 the ``referees`` and in candidate processes of its own, then measured one by one in the same processes, which have every
-kernel loaded and every library set up. An idle process takes nothing from the one that is timed but its memory; all end
-together, while the next batch is checked.
+kernel loaded and every library set up. An idle process takes nothing from the one that is timed but memory, of which it keeps
+no workspace; all end together, while the next batch is checked.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def evaluate_all(
 def _one_by_one(executor: Executor, jobs: Sequence[Job], command: str, progress: Progress) -> Results:
     with _BuildsAhead(executor) as builds, _ChecksAhead(executor, jobs) as ready:
         for job, following in zip_longest(jobs, jobs[1:]):
-            builds.begin([job, following] if following else [job])
+            builds.begin([job])
             ready.wait()
             with Group(
                 executor,
@@ -134,7 +134,9 @@ def _one_by_one(executor: Executor, jobs: Sequence[Job], command: str, progress:
                 build=builds.build,
                 spans=job.spans,
             ) as group:
-                yield job, _caught(partial(_whole, group, command))
+                # The next one's compilers start so late that it does not wait long between them and its turn.
+                begin_next = partial(builds.begin, [following] if following else [])
+                yield job, _caught(partial(_whole, group, command, begin_next))
 
 
 def _side_by_side(
@@ -184,8 +186,9 @@ def _batches(jobs: Sequence[Job], size: int, processes: int) -> Iterator[list[Jo
         yield batch
 
 
-def _whole(group: Group, command: str) -> list[Evaluation]:
+def _whole(group: Group, command: str, between: Callable[[], None]) -> list[Evaluation]:
     group.check()
+    between()
     return group.finish(command)
 
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Self
 
+from msbench.errors import WorkerError
 from msbench.harness import confine, measuring, profiling
 from msbench.harness.check import CaseCheck
 from msbench.harness.entry import Entry, end_processes
 from msbench.harness.gpu_memory import memory_for
-from msbench.harness.protocols import Checks, Executor, Foresees, Plan, Progress, Remembers, Runner
+from msbench.harness.protocols import Checks, Executor, Foresees, Plan, Progress, Remembers, Rests, Runner
 from msbench.harness.schedule import Scheduled, schedule
 from msbench.harness.spans import Spans, span
 from msbench.model import (
@@ -132,6 +133,13 @@ class Group:
         if isinstance(self.executor, Foresees):
             return self.executor.foreseeing(self.op, [entry.candidate for entry in self._entries])
         return nullcontext()
+
+    def rest(self) -> None:
+        """Have idle processes give back what others may need. One that fails here fails when it is called."""
+        for entry in self._entries:
+            if isinstance(entry.runner, Rests) and entry.alive:
+                with suppress(WorkerError):
+                    entry.runner.rest()
 
     def pause(self) -> None:
         """End all processes."""

@@ -208,6 +208,11 @@ class MeasuredProcess:
         """Keep the device busy, so that its clocks are up."""
         self._call("busy", LAUNCH_LIMIT_S, seconds=seconds)
 
+    def rest(self) -> None:
+        """See ``protocols.Rests``; harmless without a process."""
+        if self.alive:
+            self._call("rest", LAUNCH_LIMIT_S)
+
     def forget(self, handle: str) -> None:
         """Let go of shared memory that is about to be freed; harmless where it is not mapped, or without a process."""
         if self._process.alive:

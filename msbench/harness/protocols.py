@@ -114,6 +114,14 @@ class CountsMemory(Protocol):
         """Bytes that it has allocated and not freed. Raises what ``Runner.launch`` raises."""
 
 
+@runtime_checkable
+class Rests(Protocol):
+    """A runner that holds memory which it needs only while it is called."""
+
+    def rest(self) -> None:
+        """Give that back until the next call. Raises what ``Runner.launch`` raises."""
+
+
 class Executor(Protocol):
     """Builds, runs and measures candidates on one device. ``name`` is its module's.
 

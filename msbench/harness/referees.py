@@ -275,6 +275,7 @@ class _Referee:
         """Check a job while others do, and hold it. Raises what ``Group.check`` raises."""
         with self._opened(job, among_others=True) as held:
             held.group.check()
+            held.group.rest()
             self._held[number] = _Held(held.group, held.spans, held.processes.pop_all())
         return _recorded(held)
 
@@ -282,7 +283,10 @@ class _Referee:
         """Measure a job that was checked. Raises what ``Group.finish`` raises."""
         held = self._held[number]
         held.group.progress = self._lead
-        return held.group.finish(command), _recorded(held)
+        try:
+            return held.group.finish(command), _recorded(held)
+        finally:
+            held.group.rest()
 
     def whole(self, job: Assignment, command: str) -> tuple[list[Evaluation], Recorded | None]:
         """Check and measure a job that has the device to itself. Raises what both raise."""

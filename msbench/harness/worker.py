@@ -107,6 +107,7 @@ class Worker:
             "whole",
             "live_bytes",
             "unmap",
+            "rest",
             "alive",
         )
         return {name: getattr(self, name) for name in names}
@@ -237,6 +238,10 @@ class Worker:
         pointer = self._mapped.pop(handle, None)
         if pointer is not None:
             self._done(self._runner.runner_unmap(ctypes.c_void_p(pointer)))
+
+    def rest(self) -> None:
+        """Give back the workspace, which the next job asks for again."""
+        self._done(self._runner.runner_rest())
 
     def alive(self) -> None:
         """See whether the context still works after an error."""

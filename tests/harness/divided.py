@@ -105,8 +105,14 @@ class ToldRunner(FakeRunner):
 
     def __init__(self, executor: Beside, candidate: Candidate) -> None:
         super().__init__(executor, candidate)
+        self._executor: Beside = executor
         self._mark = executor.folder / f"open {candidate.operator} {candidate.label} {os.getpid()}"
         self._mark.touch()
+
+    def rest(self) -> None:
+        assert not self.closed
+        with (self._executor.folder / f"rested {self.candidate.operator}").open("a") as told:
+            told.write(f"{self.candidate.label}\n")
 
     def close(self) -> None:
         super().close()

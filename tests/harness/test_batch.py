@@ -17,10 +17,11 @@ import pytest
 from msbench.errors import DeviceError, WorkerCrashed
 from msbench.harness import batch
 from msbench.harness.batch import evaluate_all
+from msbench.harness.evaluate import Group
 from msbench.harness.spans import Spans
 from msbench.harness.throughput import Passage
-from msbench.model import Device, Status
-from msbench.spec import Case, Split
+from msbench.model import BuildResult, Candidate, Device, Status
+from msbench.spec import Case, Operator, Split
 from tests.harness.divided import Divided, Plain, jobs
 from tests.harness.fakes import OPERATOR, FakeExecutor, case
 
@@ -123,6 +124,31 @@ def test_side_by_side_each_is_checked_and_measured_in_the_same_processes(divided
     assert progress.heard[0] == "checking 3 tasks"
     assert {text.partition(":")[0] for text in progress.heard[1:4]} == {"1 of 3", "2 of 3", "3 of 3"}
     assert progress.heard[4:7] == ["measuring op0/fp32", "1 of 2: N=64", "2 of 2: N=2048"]
+
+
+def test_idle_processes_give_back_what_they_do_not_need(divided: Divided, ops: Path) -> None:
+    list(evaluate_all(divided, jobs(ops, "op0", "op1"), command="test", progress=Told(), batch=2))
+    for name in ("op0", "op1"):  # those that are left, after the check and after being measured
+        assert (divided.folder / f"rested {name}").read_text().split() == ["right"] * 2
+
+
+def test_one_by_one_compilers_start_when_the_task_before_is_checked(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    build, check = Plain.build, Group.check
+
+    def built(self: Plain, op: Operator, candidate: Candidate) -> BuildResult:
+        events.append(f"build {op.name}")
+        return build(self, op, candidate)
+
+    def checked(self: Group) -> None:
+        check(self)
+        events.append(f"checked {self.op.name}")
+
+    monkeypatch.setattr(Plain, "build", built)
+    monkeypatch.setattr(Group, "check", checked)
+    assert len(list(evaluate_all(Plain(), jobs(ops, "op0", "op1", "op2"), command="test", progress=Told()))) == 3
+    for before, after in (("op0", "op1"), ("op1", "op2")):
+        assert events.index(f"checked {before}") < events.index(f"build {after}") < events.index(f"checked {after}")
 
 
 def test_whose_check_takes_longest_comes_first_unless_the_batch_is_given(

@@ -195,6 +195,17 @@ def test_a_workspace_is_overwritten_between_timed_repetitions(gpu: FakeGpu, runn
     assert arena.view("y")[0] == 1.0
 
 
+def test_a_process_that_rests_works_again(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, mode("keeps"))
+    runner.launch(arena, mode("keeps"))
+    runner.rest()
+    runner.rest()
+    runner.launch(arena, mode("keeps"))
+    assert arena.view("y")[0] == 1.0
+    runner.close()
+    runner.rest()
+
+
 def test_graphs_replay_the_call(gpu: FakeGpu, runner: GpuRunner) -> None:
     case = scale(spin_us=200.0)
     arena, expected = filled(gpu, case)

@@ -116,6 +116,14 @@ int runner_reserve(size_t bytes) {
     return 0;
 }
 
+// Gives the workspace back until the next one is reserved.
+int runner_rest() {
+    const int code = runner.workspace ? cudaFree(runner.workspace) : cudaSuccess;
+    runner.workspace = nullptr;
+    runner.workspace_capacity = 0;
+    return code;
+}
+
 // One call and its end. The workspace is poisoned before (`fresh`), and the guard behind it is looked at afterwards.
 int runner_once(const Call* call, int set, int fresh, int* stage) {
     *stage = kSetUp;
