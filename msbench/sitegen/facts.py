@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -109,14 +110,14 @@ class Site:
         for profile in self._profiles:
             if profile.fault is None:
                 profiles[profile.evaluation_id].append(profile)
-        labels = Counter((one.version.task_id, one.version.label) for one in everything)
+        names = _names([one.version for one in everything])
         found = {}
         for one in everything:
             own, judged = evaluations[one.version.id], one.evaluation
             if judged is not None and judged.status == Status.PASSED:
                 judged = self.evaluations.get(judged.recorded_from or "", judged)
             found[one.version.id] = Version(
-                name=_name(one.version, alone=labels[one.version.task_id, one.version.label] == 1),
+                name=names[one.version.id],
                 task=self.tasks[one.version.task_id],
                 figures=one,
                 evaluation=judged,
@@ -255,7 +256,19 @@ def _quotient(own: Ratio, other: Ratio) -> Ratio:
     return Ratio(own.value / other.value, own.low / other.high, own.high / other.low, None)
 
 
-def _name(version: VersionRow, *, alone: bool) -> str:
-    """Its label; with the beginning of its id where several versions of the task are labelled so."""
-    short = version.id[:6]
-    return f"{version.label} ({short})" if version.label and not alone else version.label or short
+def _names(versions: Iterable[VersionRow]) -> dict[str, str]:
+    """Each version's label; with the beginning of its id where several of the task are labelled so.
+
+    Of naive kernels and baselines the newest is the one that is meant by their label.
+    """
+    labelled: dict[tuple[str, str], list[VersionRow]] = defaultdict(list)
+    for version in versions:
+        labelled[version.task_id, version.label].append(version)
+    names = {}
+    for (_, label), same in labelled.items():
+        newest = max(same, key=lambda version: (version.created_at, version.id))
+        known = newest if len(same) == 1 or newest.origin in (Origin.NAIVE, Origin.LIBRARY) else None
+        for version in same:
+            short = version.id[:6]
+            names[version.id] = label if version is known and label else f"{label} ({short})" if label else short
+    return names

@@ -61,6 +61,25 @@ class Reader(HTMLParser):
         self.text.append(data)
 
 
+def test_a_label_means_the_newest_baseline_and_no_one_kernel_of_an_agent() -> None:
+    op = make.operator()
+    naive = make.candidate(op, "naive", Origin.NAIVE)
+    old, new = (make.candidate(op, "cub", Origin.LIBRARY, body=body) for body in ("", "again"))
+    first, second = (make.candidate(op, "tiled", body=body) for body in ("", "again"))
+    with Store(":memory:") as store:
+        for at, version in enumerate((naive, old, new, first, second)):
+            for evaluation in make.measured(op, {version: 0.5}, at=60.0 * at):
+                store.add_evaluation(op, evaluation)
+        names = {one.id: one.name for one in Site(store).versions.values()}
+    assert names == {
+        naive.id: "naive",
+        old.id: f"cub ({old.id[:6]})",
+        new.id: "cub",
+        first.id: f"tiled ({first.id[:6]})",
+        second.id: f"tiled ({second.id[:6]})",
+    }
+
+
 def read(page: Path) -> Reader:
     reader = Reader()
     reader.feed(page.read_text(encoding="utf-8"))
