@@ -246,7 +246,7 @@ inline Convolution by_engine(cudnnHandle_t handle, const std::shared_ptr<Graph>&
 
 // ---------------------------------------------------------------- the choice
 
-// Keeps the fastest few of the candidates that it is given, until it has looked for long enough: there are up to 190 for a shape.
+// Keeps the fastest few of the candidates that it is given, until it has looked for long enough: there are more than it has time for.
 class Search {
    public:
     Search(const scalar_t* x, const scalar_t* w, scalar_t* y, cudaStream_t stream) : x_(x), w_(w), y_(y), stream_(stream) {}

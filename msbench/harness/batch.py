@@ -160,9 +160,8 @@ def _side_by_side(
                     ready.wait()
                     referees.each("settle")
                     turns = list(enumerate(some))
-                    if (
-                        not size
-                    ):  # the largest last: one that finds the device full costs those behind it their processes
+                    if not size:
+                        # One that finds the device full costs those behind it their processes.
                         turns.sort(key=lambda turn: turn[1].largest)
                     for number, job in turns:
                         yield job, checked.finish(number, command)
