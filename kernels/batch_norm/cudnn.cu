@@ -108,7 +108,7 @@ static void describe(Entry& entry, cudnnHandle_t handle, const Arrays& arrays, f
                      cudaStream_t stream) {
     const auto launch = [&](const Plan& plan) { return run(handle, plan, arrays, epsilon); };
     if (finalize(entry.graph, handle, N, C) == cudaSuccess) {
-        entry.plans = fastest_plans(handle, entry.graph.operations, stream, kKept, launch);
+        entry.plans = fastest_plans(handle, entry.graph.operations, stream, launch);
     }
     for (cudnnBatchNormMode_t mode : {CUDNN_BATCHNORM_SPATIAL, CUDNN_BATCHNORM_PER_ACTIVATION}) {
         for (cudnnTensorFormat_t format : {CUDNN_TENSOR_NHWC, CUDNN_TENSOR_NCHW}) {

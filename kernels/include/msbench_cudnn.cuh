@@ -172,12 +172,11 @@ inline std::vector<std::unique_ptr<Descriptor>> proposals(const Descriptor& oper
     return configurations;
 }
 
-// The fastest of what it is given, at most `most`, the fastest first.
+// The fastest of what it is given, the fastest first. Of what takes long it keeps fewer: that is disturbed less by others who use
+// the device, takes longer to choose from anew, and often has large workspaces.
 template <typename Candidate>
 class Podium {
    public:
-    explicit Podium(size_t most) : most_(most) {}
-
     // The time to beat; infinity as long as there is none.
     float best() const { return places_.empty() ? std::numeric_limits<float>::infinity() : places_.front().first; }
 
@@ -188,7 +187,8 @@ class Podium {
         const auto place =
             std::find_if(places_.begin(), places_.end(), [&](const auto& other) { return time < other.first; });
         places_.emplace(ran ? place : places_.end(), time, std::move(candidate));
-        if (!ran || places_.size() > most_) {
+        const size_t most = best() > kLongMilliseconds ? 3 : 8;
+        while (!places_.empty() && (places_.size() > most || places_.back().first == std::numeric_limits<float>::infinity())) {
             off.push_back(std::move(places_.back().second));
             places_.pop_back();
         }
@@ -203,7 +203,8 @@ class Podium {
     }
 
    private:
-    size_t most_;
+    static constexpr float kLongMilliseconds = 1;
+
     std::vector<std::pair<float, Candidate>> places_;
 };
 
@@ -211,9 +212,8 @@ class Podium {
 // engines compile a kernel for each shape); of those that can do it at all where they propose none that works; none where none
 // does. `launch(plan)` runs one and gives a cudaError_t. Synchronises.
 template <typename Launch>
-std::vector<Plan> fastest_plans(cudnnHandle_t handle, const Descriptor& operations, cudaStream_t stream, size_t most,
-                                Launch launch) {
-    Podium<Plan> podium(most);
+std::vector<Plan> fastest_plans(cudnnHandle_t handle, const Descriptor& operations, cudaStream_t stream, Launch launch) {
+    Podium<Plan> podium;
     const float none = podium.best();
     const Stopwatch since_start{};
     for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
@@ -229,8 +229,6 @@ std::vector<Plan> fastest_plans(cudnnHandle_t handle, const Descriptor& operatio
     return podium.take();
 }
 
-constexpr size_t kKept = 3;  // of the plans for a graph, to choose from anew
-
 // The plans for one graph, and which of them is run.
 class Plans {
    public:
@@ -239,7 +237,7 @@ class Plans {
     template <typename Launch>
     const Plan* fastest(cudnnHandle_t handle, const Descriptor& operations, cudaStream_t stream, Launch launch) {
         if (due_.take()) {
-            if (!looked_) plans_ = fastest_plans(handle, operations, stream, kKept, launch);
+            if (!looked_) plans_ = fastest_plans(handle, operations, stream, launch);
             looked_ = true;
             choose(stream, launch);
         }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -41,11 +42,8 @@ namespace convolution {
 using cudnn::Descriptor;
 using cudnn::kType;
 
-#ifdef MSBENCH_FP32
-constexpr cudnnMathType_t kMaths[] = {CUDNN_FMA_MATH};  // the others may round fp32 to TF32
-#else
-constexpr cudnnMathType_t kMaths[] = {CUDNN_TENSOR_OP_MATH, CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH};
-#endif
+// Others may round fp32 to TF32, and change nothing for bf16.
+constexpr cudnnMathType_t kMath = kType == CUDNN_DATA_FLOAT ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
 constexpr cudnnConvolutionFwdAlgo_t kAlgorithms[] = {
     CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
     CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
@@ -95,8 +93,7 @@ struct Descriptors {
     }
 };
 
-inline cudnnStatus_t describe(Descriptors& made, const ConvolutionShape& shape, cudnnTensorFormat_t format,
-                              cudnnMathType_t math) {
+inline cudnnStatus_t describe(Descriptors& made, const ConvolutionShape& shape, cudnnTensorFormat_t format) {
     const std::vector<int> input = with_channels<int>(shape.input), output = with_channels<int>(shape.output()),
                            filter = with_channels<int>(shape.filter), ones(shape.input.size(), 1),
                            padding(shape.padding.begin(), shape.padding.end());
@@ -112,15 +109,15 @@ inline cudnnStatus_t describe(Descriptors& made, const ConvolutionShape& shape, 
     then(cudnnSetFilterNdDescriptor(made.filter, kType, format, rank, filter.data()));
     then(cudnnSetConvolutionNdDescriptor(made.convolution, spatial, padding.data(), ones.data(), ones.data(),
                                          CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    then(cudnnSetConvolutionMathType(made.convolution, math));
+    then(cudnnSetConvolutionMathType(made.convolution, kMath));
     return status;
 }
 
 inline Convolution by_algorithm(cudnnHandle_t handle, const ConvolutionShape& shape, cudnnTensorFormat_t format,
-                                cudnnMathType_t math, cudnnConvolutionFwdAlgo_t algorithm) {
+                                cudnnConvolutionFwdAlgo_t algorithm) {
     const auto made = std::make_shared<Descriptors>();
     size_t bytes = 0;
-    if (describe(*made, shape, format, math) != CUDNN_STATUS_SUCCESS ||
+    if (describe(*made, shape, format) != CUDNN_STATUS_SUCCESS ||
         cudnnGetConvolutionForwardWorkspaceSize(handle, made->input, made->filter, made->convolution, made->output,
                                                 algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
         return {};
@@ -266,37 +263,55 @@ class Search {
     const scalar_t* w_;
     scalar_t* y_;
     cudaStream_t stream_;
-    cudnn::Podium<Convolution> podium_{cudnn::kKept};
+    cudnn::Podium<Convolution> podium_;
     cudnn::Stopwatch since_start_;
 };
 
-inline void try_engines(Search& search, cudnnHandle_t handle, const ConvolutionShape& shape, bool channels_last) {
-    const auto graph = std::make_shared<Graph>();
-    if (search.over() || !finalize(handle, *graph, shape, channels_last)) return;
-    for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_FALLBACK, CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B}) {
-        for (std::unique_ptr<Descriptor>& configuration : cudnn::proposals(graph->operations, mode)) {
-            if (search.over() || !plain(*configuration)) continue;
-            search.consider(by_engine(handle, graph, std::move(configuration)));
+// An engine's configuration for a graph.
+struct Proposal {
+    std::shared_ptr<Graph> graph;
+    std::unique_ptr<Descriptor> configuration;
+};
+
+// What the heuristics propose for channels that lie last and for such that do not: each one's best guess, then what takes nearly
+// every shape, then the rest.
+inline std::vector<Proposal> all_proposals(cudnnHandle_t handle, const std::vector<ConvolutionShape>& shapes) {
+    std::vector<Proposal> guesses, fallbacks, rest;
+    for (const ConvolutionShape& shape : shapes) {
+        for (bool channels_last : {false, true}) {
+            const auto graph = std::make_shared<Graph>();
+            if (!finalize(handle, *graph, shape, channels_last)) continue;
+            for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
+                std::vector<Proposal>* list = mode == CUDNN_HEUR_MODE_FALLBACK ? &fallbacks : &guesses;
+                for (std::unique_ptr<Descriptor>& configuration : cudnn::proposals(graph->operations, mode)) {
+                    if (!plain(*configuration)) continue;
+                    list->push_back({graph, std::move(configuration)});
+                    if (list == &guesses) list = &rest;
+                }
+            }
+        }
+    }
+    for (std::vector<Proposal>* list : {&fallbacks, &rest}) std::move(list->begin(), list->end(), std::back_inserter(guesses));
+    return guesses;
+}
+
+inline void try_algorithms(Search& search, cudnnHandle_t handle, const std::vector<ConvolutionShape>& shapes,
+                           cudnnTensorFormat_t format) {
+    for (const ConvolutionShape& shape : shapes) {
+        for (cudnnConvolutionFwdAlgo_t algorithm : kAlgorithms) {
+            if (!search.over()) search.consider(by_algorithm(handle, shape, format, algorithm));
         }
     }
 }
 
-inline void try_algorithms(Search& search, cudnnHandle_t handle, const ConvolutionShape& shape, cudnnTensorFormat_t format) {
-    for (cudnnConvolutionFwdAlgo_t algorithm : kAlgorithms) {
-        for (cudnnMathType_t math : kMaths) {
-            if (!search.over()) search.consider(by_algorithm(handle, shape, format, math, algorithm));
-        }
-    }
-}
-
-// Those come first that are often the fastest for one channel (on an H200, cuDNN 9, November 2026): classic algorithms and engines
-// for channels that do not lie last. Engines for channels that do win at some sizes, such as small filters.
+// Those come first that are often the fastest for one channel (on an H200, cuDNN 9, November 2026): classic algorithms for channels
+// that do not lie last, then the heuristics' best guesses, one of which is the fastest for small filters.
 inline void try_all(Search& search, cudnnHandle_t handle, const std::vector<ConvolutionShape>& shapes) {
-    for (const ConvolutionShape& shape : shapes) try_algorithms(search, handle, shape, CUDNN_TENSOR_NCHW);
-    for (bool channels_last : {false, true}) {
-        for (const ConvolutionShape& shape : shapes) try_engines(search, handle, shape, channels_last);
+    try_algorithms(search, handle, shapes, CUDNN_TENSOR_NCHW);
+    for (Proposal& proposal : all_proposals(handle, shapes)) {
+        if (!search.over()) search.consider(by_engine(handle, proposal.graph, std::move(proposal.configuration)));
     }
-    for (const ConvolutionShape& shape : shapes) try_algorithms(search, handle, shape, CUDNN_TENSOR_NHWC);
+    try_algorithms(search, handle, shapes, CUDNN_TENSOR_NHWC);
 }
 
 }  // namespace convolution

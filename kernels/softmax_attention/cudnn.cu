@@ -187,7 +187,7 @@ static Entry look(cudnnHandle_t handle, int64_t q, int64_t kv, int64_t d, int64_
     Entry entry;
     for (std::unique_ptr<Graph>& graph : graphs) {
         if (!graph->finalize(handle)) continue;
-        for (Plan& plan : msbench::cudnn::fastest_plans(handle, graph->operations, stream, msbench::cudnn::kKept, launch)) {
+        for (Plan& plan : msbench::cudnn::fastest_plans(handle, graph->operations, stream, launch)) {
             entry.plans.push_back(std::move(plan));
         }
         entry.graphs.push_back(std::move(graph));
