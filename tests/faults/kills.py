@@ -30,7 +30,7 @@ class Undisturbed:
     seconds: float
     operations: int
     states: tuple[State, ...]
-    """By what the folder started with, which repeats after six rounds."""
+    """By what the folder started with, which repeats after so many numbers."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,10 @@ class Bench:
         return found
 
 
-def undisturbed(place: Bench, work: Work, beginnings: int = 6) -> Undisturbed:
-    """Run it to its end from each of its beginnings, the first time counting operations."""
+def undisturbed(place: Bench, work: Work, runs: int = 2) -> Undisturbed:
+    """Run it to its end from each of its beginnings and so many times at least, the first time counting operations."""
     states, seconds, file = [], [], place.folder / "operations"
-    for number in range(beginnings):
+    for number in range(-(-runs // work.beginnings) * work.beginnings):
         place.prepare(work, number)
         begun = time.monotonic()
         process = place.start(work, (file, 0) if number == 0 else None)

@@ -28,7 +28,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Work]]
 @pytest.mark.parametrize("name", NAMES)
 def test_a_killed_command_goes_on_to_the_same_end(place: Bench, known: dict[str, Work], name: str) -> None:
     work = known[name]
-    normal = undisturbed(place, work, beginnings=2)
+    normal = undisturbed(place, work)
     for number, kind in enumerate(KINDS):
         done = kill(place, work, normal, number, kind, random.Random(name))
         assert not done.problem, done
@@ -41,6 +41,6 @@ def test_what_a_kill_can_break_is_noticed(place: Bench, known: dict[str, Work], 
         normal, says = Undisturbed(0.3, 1, ({"rows": {}},)), "differ from an uninterrupted run's"
     else:
         work, says = replace(work, left=frozenset({"work.sqlite"})), "left behind: theirs.sqlite"
-        normal = undisturbed(place, work, beginnings=1)
+        normal = undisturbed(place, work, runs=1)
     done = kill(place, work, normal, 0, "instant", random.Random(1))
     assert says in done.problem, done

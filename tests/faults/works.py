@@ -32,7 +32,7 @@ class Work:
 
     ``prepare`` fills a folder that it starts in. ``arguments`` says what to type there, the first time and after a kill.
     ``state`` is what is compared with an uninterrupted run's. ``database`` is the file that it writes ("": none), and
-    ``left`` what the folder may hold in the end.
+    ``left`` what the folder may hold in the end. What ``prepare`` fills a folder with repeats after ``beginnings`` numbers.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Work:
     state: Callable[[Path], State]
     database: str
     left: frozenset[str]
+    beginnings: int = 1
 
 
 def works(template: Path, executor: str) -> tuple[Work, ...]:
@@ -68,12 +69,12 @@ def works(template: Path, executor: str) -> tuple[Work, ...]:
         Work(
             "merge", _copies(template, {"theirs.sqlite": "theirs.sqlite"}, sometimes={"ours.sqlite": "work.sqlite"}),
             lambda at: ["db", "merge", "theirs.sqlite", "--db", "work.sqlite"],
-            lambda at: {"rows": rows(at / "work.sqlite")}, "work.sqlite", frozenset({"theirs.sqlite", "work.sqlite"}),
+            lambda at: {"rows": rows(at / "work.sqlite")}, "work.sqlite", frozenset({"theirs.sqlite", "work.sqlite"}), 2,
         ),
         Work(
             "build-site", _with_site(template),
             lambda at: ["build-site", "--db", "theirs.sqlite", "--out", "site"],
-            lambda at: {"site": tree(at / "site")}, "", frozenset({"theirs.sqlite", "site"}),
+            lambda at: {"site": tree(at / "site")}, "", frozenset({"theirs.sqlite", "site"}), 3,
         ),
     )  # fmt: skip
 
