@@ -51,7 +51,6 @@ constexpr cudnnConvolutionFwdAlgo_t kAlgorithms[] = {
     CUDNN_CONVOLUTION_FWD_ALGO_DIRECT,
 };
 constexpr size_t kLargestWorkspace = size_t{1} << 30;
-constexpr double kSearchSeconds = 1, kCallsMore = 100;
 
 // Device memory of a size that one candidate asks for.
 class Scratch {
@@ -246,15 +245,16 @@ inline Convolution by_engine(cudnnHandle_t handle, const std::shared_ptr<Graph>&
 // Keeps the fastest few of the candidates that it is given, until it has looked for long enough: there are more than it has time for.
 class Search {
    public:
-    Search(const scalar_t* x, const scalar_t* w, scalar_t* y, cudaStream_t stream) : x_(x), w_(w), y_(y), stream_(stream) {}
+    Search(const scalar_t* x, const scalar_t* w, scalar_t* y, cudaStream_t stream, double seconds)
+        : x_(x), w_(w), y_(y), stream_(stream), seconds_(seconds) {}
 
     void consider(const Convolution& candidate) {
         if (!candidate) return;
         podium_.add(milliseconds(stream_, [&] { return candidate(x_, w_, y_); }, podium_.best()), candidate);
     }
 
-    // After kSearchSeconds, and later for a call that takes long; not before there is something that works.
-    bool over() const { return since_start_.seconds() > kSearchSeconds + kCallsMore * podium_.best() / 1e3; }
+    // After its seconds, and later for a call that takes long; not before there is something that works.
+    bool over() const { return since_start_.seconds() > seconds_ * (1 + 0.05 * podium_.best()); }
 
     std::vector<Convolution> fastest() { return podium_.take(); }
 
@@ -263,9 +263,16 @@ class Search {
     const scalar_t* w_;
     scalar_t* y_;
     cudaStream_t stream_;
+    double seconds_;
     cudnn::Podium<Convolution> podium_;
     cudnn::Stopwatch since_start_;
 };
+
+// What the first search of a process spends on loading engines and heuristics, where other processes do the same.
+constexpr double kLoadingSeconds = 3;
+
+// For how long to look: in three dimensions one of the first candidates is the fastest (see `try_all`).
+inline double search_seconds(const ConvolutionShape& shape) { return shape.input.size() == 3 ? 0.5 : 2; }
 
 // An engine's configuration for a graph.
 struct Proposal {
@@ -317,7 +324,7 @@ inline void try_all(Search& search, cudnnHandle_t handle, const std::vector<Conv
 }  // namespace convolution
 
 // y = x ⋆ w (cross-correlation), all aligned to 16 bytes. `shapes` are ways to see the same arrays, such as a signal as one row
-// or as one column. The first call with a shape tries all there is, and where a choice is due later, what was fastest then.
+// or as one column. The first call with a shape tries what there is, and where a choice is due later, what was fastest then.
 // cudaErrorNotSupported if cuDNN has nothing.
 inline cudaError_t convolve(const std::vector<ConvolutionShape>& shapes, const scalar_t* x, const scalar_t* w, scalar_t* y,
                             cudaStream_t stream) {
@@ -328,10 +335,11 @@ inline cudaError_t convolve(const std::vector<ConvolutionShape>& shapes, const s
     static auto& choices = *new std::map<ConvolutionShape, Choice>;  // outlives the process: cuDNN may be unloaded before it
     const cudnnHandle_t handle = cudnn::handle_on(stream);
     if (!handle) return cudaErrorUnknown;
+    const double seconds = convolution::search_seconds(shapes.front()) + (choices.empty() ? convolution::kLoadingSeconds : 0);
     const auto [place, is_new] = choices.try_emplace(shapes.front());
     auto& [due, candidates] = place->second;
     if (due.take()) {
-        convolution::Search search(x, w, y, stream);
+        convolution::Search search(x, w, y, stream, seconds);
         for (const Convolution& candidate : candidates) search.consider(candidate);
         if (is_new) convolution::try_all(search, handle, shapes);
         candidates = search.fastest();

@@ -76,6 +76,9 @@ class Flush {
     size_t bytes_ = 0;
 };
 
+// What loading a kernel may take where other processes do the same.
+constexpr float kLoadingMilliseconds = 1000;
+
 // Milliseconds of the fastest cold run of `launch` after one to warm up, of two or, while they are short, of up to ten, since
 // others may be using the device; of one that took much longer than `best`, the time of what it has to beat, no more. Infinity
 // if `launch` fails, or if warming up takes over ten times `best`. Synchronises.
@@ -92,7 +95,7 @@ float milliseconds(cudaStream_t stream, Launch launch, float best = std::numeric
                cudaEventRecord(stop, stream) == cudaSuccess && cudaEventSynchronize(stop) == cudaSuccess &&
                cudaEventElapsedTime(&time, start, stop) == cudaSuccess;
         if (run > 0 && time < fastest) fastest = time;
-        good = good && (run > 0 || time < 10 * best + 100);  // loading a kernel takes some time too
+        good = good && (run > 0 || time < 10 * best + kLoadingMilliseconds);
         if (run > (fastest < 1 ? 3 : 0) && fastest > 1.5f * best) break;
     }
     if (start) cudaEventDestroy(start);

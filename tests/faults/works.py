@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -96,12 +97,15 @@ def _copies(
 
 def _with_site(template: Path) -> Callable[[Path, int], None]:
     """Two times out of three there is a site already, of another database."""
-    from msbench.sitegen.build import build
-
-    with Store.union([template / "ours.sqlite"]) as store:
-        build(store, template / "site")
+    lock = threading.Lock()
 
     def prepare(folder: Path, number: int) -> None:
+        with lock:
+            if not (template / "site").exists():
+                from msbench.sitegen.build import build
+
+                with Store.union([template / "ours.sqlite"]) as store:
+                    build(store, template / "site")
         shutil.copy(template / "theirs.sqlite", folder / "theirs.sqlite")
         if number % 3:
             shutil.copytree(template / "site", folder / "site")
