@@ -248,13 +248,16 @@ class Search {
     Search(const scalar_t* x, const scalar_t* w, scalar_t* y, cudaStream_t stream, double seconds)
         : x_(x), w_(w), y_(y), stream_(stream), seconds_(seconds) {}
 
-    void consider(const Convolution& candidate) {
-        if (!candidate) return;
-        podium_.add(milliseconds(stream_, [&] { return candidate(x_, w_, y_); }, podium_.best()), candidate);
+    // Tries what `make` gives, a Convolution, unless it has looked for long enough: for its seconds, longer where a call takes long,
+    // and until there is something that works. What the heuristics take is not counted: it is the same for a long and a short search.
+    template <typename Make>
+    void consider(Make make) {
+        if (spent_ > seconds_ * (1 + 0.05 * podium_.best())) return;
+        const cudnn::Stopwatch watch;
+        const Convolution candidate = make();
+        if (candidate) podium_.add(milliseconds(stream_, [&] { return candidate(x_, w_, y_); }, podium_.best()), candidate);
+        spent_ += watch.seconds();
     }
-
-    // After its seconds, and later for a call that takes long; not before there is something that works.
-    bool over() const { return since_start_.seconds() > seconds_ * (1 + 0.05 * podium_.best()); }
 
     std::vector<Convolution> fastest() { return podium_.take(); }
 
@@ -263,16 +266,15 @@ class Search {
     const scalar_t* w_;
     scalar_t* y_;
     cudaStream_t stream_;
-    double seconds_;
+    double seconds_, spent_ = 0;
     cudnn::Podium<Convolution> podium_;
-    cudnn::Stopwatch since_start_;
 };
 
-// What the first search of a process spends on loading engines and heuristics, where other processes do the same.
+// What the first search of a process spends on loading engines, where other processes do the same.
 constexpr double kLoadingSeconds = 3;
 
 // For how long to look: in three dimensions one of the first candidates is the fastest (see `try_all`).
-inline double search_seconds(const ConvolutionShape& shape) { return shape.input.size() == 3 ? 0.5 : 2; }
+inline double search_seconds(const ConvolutionShape& shape) { return shape.input.size() == 3 ? 1 : 2; }
 
 // An engine's configuration for a graph.
 struct Proposal {
@@ -306,7 +308,7 @@ inline void try_algorithms(Search& search, cudnnHandle_t handle, const std::vect
                            cudnnTensorFormat_t format) {
     for (const ConvolutionShape& shape : shapes) {
         for (cudnnConvolutionFwdAlgo_t algorithm : kAlgorithms) {
-            if (!search.over()) search.consider(by_algorithm(handle, shape, format, algorithm));
+            search.consider([&] { return by_algorithm(handle, shape, format, algorithm); });
         }
     }
 }
@@ -316,7 +318,7 @@ inline void try_algorithms(Search& search, cudnnHandle_t handle, const std::vect
 inline void try_all(Search& search, cudnnHandle_t handle, const std::vector<ConvolutionShape>& shapes) {
     try_algorithms(search, handle, shapes, CUDNN_TENSOR_NCHW);
     for (Proposal& proposal : all_proposals(handle, shapes)) {
-        if (!search.over()) search.consider(by_engine(handle, proposal.graph, std::move(proposal.configuration)));
+        search.consider([&] { return by_engine(handle, proposal.graph, std::move(proposal.configuration)); });
     }
     try_algorithms(search, handle, shapes, CUDNN_TENSOR_NHWC);
 }
@@ -340,7 +342,7 @@ inline cudaError_t convolve(const std::vector<ConvolutionShape>& shapes, const s
     auto& [due, candidates] = place->second;
     if (due.take()) {
         convolution::Search search(x, w, y, stream, seconds);
-        for (const Convolution& candidate : candidates) search.consider(candidate);
+        for (const Convolution& candidate : candidates) search.consider([&] { return candidate; });
         if (is_new) convolution::try_all(search, handle, shapes);
         candidates = search.fastest();
     }

@@ -55,7 +55,7 @@ class Bench:
         self.temporary.mkdir(parents=True)
         self._environment = {
             **os.environ,
-            "PYTHONPATH": str(CHECKOUT),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH")))),
             "MSBENCH_CACHE": str(self.cache),
             "TMPDIR": str(self.temporary),
             "OPENBLAS_NUM_THREADS": "1",
