@@ -301,6 +301,8 @@ def verdicts(trials: Iterable[Trial]) -> list[Verdict]:
 class Pace:
     """``median_s`` from source to stored verdict, nine of ten within ``p90_s``; ``per_hour`` candidates on one GPU."""
 
+    command: str
+    created_at: str
     median_s: float
     p90_s: float
     per_hour: float
@@ -309,11 +311,14 @@ class Pace:
     held: bool
 
 
-def pace(trials: Iterable[Trial]) -> Pace | None:
-    """What the trial of the whole stream says, in which compilations overlap; None where there is none."""
-    for trial in trials:
+def paces(trials: Iterable[Trial]) -> list[Pace]:
+    """What trials of whole streams say, in which compilations overlap: the newest of each command, the newest first."""
+    found: dict[str, Pace] = {}
+    for trial in sorted(trials, key=lambda one: one.created_at, reverse=True):
         names = ("median_s", "p90_s", "candidates_per_hour", "candidates")
         median_s, p90_s, per_hour, candidates = (number(trial.details, name) for name in names)
-        if median_s is not None and p90_s is not None and per_hour is not None and candidates is not None:
-            return Pace(median_s, p90_s, per_hour, round(candidates), trial.expected, trial.held)
-    return None
+        if median_s is None or p90_s is None or per_hour is None or candidates is None:
+            continue
+        count, command, at = round(candidates), trial.command, trial.created_at
+        found.setdefault(command, Pace(command, at, median_s, p90_s, per_hour, count, trial.expected, trial.held))
+    return list(found.values())

@@ -182,6 +182,24 @@ def test_parts_of_a_verdict_add_up_to_it(store: Store) -> None:
     assert trial_charts.where_time_goes("c", []) is None
 
 
+def test_of_each_command_the_newest_pace_is_shown(empty: Store, tmp_path: Path) -> None:
+    def stream(command: str, at: float, per_hour: float) -> Trial:
+        return trial(
+            "all", at, study=Study.THROUGHPUT, command=command, held=per_hour < 1000,
+            details={"candidates": 12, "median_s": 4.2, "p90_s": 4.9, "candidates_per_hour": per_hour},
+        )  # fmt: skip
+
+    streams = [stream("bench", 1, 500.0), stream("bench", 3, 1700.0), stream("bench --batch 1", 2, 900.0)]
+    assert [(one.command, one.per_hour) for one in trials.paces(streams)] == [
+        ("bench", 1700.0),
+        ("bench --batch 1", 900.0),
+    ]
+    text = page(empty, tmp_path, streams)
+    assert "candidates judged an hour on one GPU1 700" in " ".join(text.split())
+    assert "4.90 s900" in " ".join(text.split())
+    assert "4.90 s500" not in " ".join(text.split())
+
+
 def test_a_stream_of_many_candidates_is_drawn_from_end_to_end() -> None:
     many = [trials.Verdict(str(i), 1, 1.0 + i, {"build": 1.0}) for i in range(100)]
     shown = trial_charts.evenly(many)

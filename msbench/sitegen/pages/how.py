@@ -50,12 +50,13 @@ def pages(site: Site) -> Iterator[Page]:
     exploits = found[Study.EXPLOITS]
     same, slowed = (trials.pairs(_of_one(found[study])) for study in (Study.SAME, Study.SLOWDOWN))
     verdicts = trials.verdicts(_of_one(found[Study.THROUGHPUT]))
+    shown_paces = paces(site)
     itself = trial_charts.against_itself("two-copies", same, slowed)
     time = trial_charts.where_time_goes("where-time-goes", verdicts)
     context = {
         "recordings": found,
         "commands": COMMANDS,
-        "headlines": headlines(found),
+        "headlines": headlines(found, shown_paces),
         "tricks": trials.tricks([one.proof for one in exploits]),
         "exploits": [(one, trials.refusals(one.proof)) for one in exploits],
         "mutants": [(one, trials.mistakes(one.proof.trials)) for one in found[Study.MUTANTS]],
@@ -67,7 +68,7 @@ def pages(site: Site) -> Iterator[Page]:
         "disturbed": sum(pair.disturbed for pair in (*same, *slowed)),
         "itself": itself,
         "faults": [(one, trials.kills(one.proof.trials), others(one.proof)) for one in found[Study.FAULTS]],
-        "pace": trials.pace(_of_one(found[Study.THROUGHPUT])),
+        "paces": [(pace, fmt.day(pace.created_at)) for pace in shown_paces],
         "verdicts": verdicts,
         "bars": trial_charts.BARS,
         "time": time,
@@ -102,7 +103,13 @@ def label(site: Site, proof: Proof) -> str:
     return f"{said}."
 
 
-def headlines(found: Mapping[Study, Sequence[Recording]]) -> list[tuple[str, str]]:
+def paces(site: Site) -> list[trials.Pace]:
+    """Of each command that timed verdicts on a GPU the newest recording."""
+    gpus = {proof.device.id for proof in proofs(site.store, Study.THROUGHPUT) if proof.device.kind == "cuda"}
+    return trials.paces(one for one in site.store.trials(Study.THROUGHPUT) if one.device_id in gpus)
+
+
+def headlines(found: Mapping[Study, Sequence[Recording]], paces: Sequence[trials.Pace]) -> list[tuple[str, str]]:
     """The figures at the top, as (value, what it is); a study that was not recorded has none."""
     shown: list[tuple[str, str]] = []
     if found[Study.EXPLOITS]:
@@ -122,9 +129,9 @@ def headlines(found: Mapping[Study, Sequence[Recording]]) -> list[tuple[str, str
     killed = [t for one in found[Study.FAULTS] for t in one.proof.trials if trials.killed(t)]
     if killed:
         shown.append((f"{sum(t.held for t in killed)} of {len(killed)}", "kills after which nothing was lost"))
-    pace = trials.pace(_of_one(found[Study.THROUGHPUT]))
-    if pace:
-        shown.append((fmt.count(pace.per_hour), "candidates judged an hour on one GPU"))
+    if paces:
+        most = max(pace.per_hour for pace in paces)
+        shown.append((fmt.count(most), "candidates judged an hour on one GPU"))
     return shown
 
 
