@@ -1,8 +1,8 @@
 // What the baselines by cuSPARSE's generic API share: y = A·x and Y = A·X in any format, with the fastest of several ways.
 //
-// Descriptors are made for each call, and cusparseSpMV_preprocess and cusparseSpMM_preprocess are left out: what they prepare
-// belongs to one matrix, and a launcher meets every matrix for the first time. They are small host objects. Buffers are
-// parts of the workspace.
+// Descriptors, small host objects, are made for each call, and buffers are parts of the workspace. cusparseSpMV_preprocess and
+// cusparseSpMM_preprocess are left to baselines of their own (`Analysis`): what they find out belongs to one sparsity pattern,
+// and a launcher meets every matrix for the first time.
 //
 // Sums are fp32 (CUDA_R_32F) in both precisions. Algorithms may add partial sums to their result atomically, which in
 // bf16 would round more than once; a way may therefore write fp32 sums, which `round_sums` rounds in a pass of its own.
@@ -10,10 +10,13 @@
 
 #include <cusparse.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 
 #include "msbench.cuh"
 #include "msbench_library.cuh"
@@ -118,6 +121,18 @@ class Product {
         return cudaSuccess;
     }
 
+    // Analyses the sparsity pattern. What it finds lies in the descriptors and in the buffer, for `run` with the same.
+    cudaError_t preprocess(cusparseHandle_t handle, void* buffer) const {
+        if (sizes_.K) {
+            CUSPARSE(cusparseSpMM_preprocess(handle, kPlain, kPlain, &kOne, A_, X_, &kZero, Y_, CUDA_R_32F,
+                                             static_cast<cusparseSpMMAlg_t>(way_.algorithm), buffer));
+        } else {
+            CUSPARSE(cusparseSpMV_preprocess(handle, kPlain, &kOne, A_, x_, &kZero, y_, CUDA_R_32F,
+                                             static_cast<cusparseSpMVAlg_t>(way_.algorithm), buffer));
+        }
+        return cudaSuccess;
+    }
+
     cudaError_t run(cusparseHandle_t handle, void* buffer) const {
         if (sizes_.K) {
             CUSPARSE(cusparseSpMM(handle, kPlain, kPlain, &kOne, A_, X_, &kZero, Y_, CUDA_R_32F,
@@ -185,6 +200,50 @@ size_t buffer_room(const Way (&ways)[N], const SparseSizes& sizes) {
     return found->second;
 }
 
+// ---------------------------------------------------------------- products that were prepared
+
+// A product with what cuSPARSE found out about its pattern.
+struct Prepared {
+    Product product;
+    void* buffer = nullptr;
+
+    Prepared(const Way& way, const SparseSizes& sizes) : product(way, sizes) {}
+    ~Prepared() { cudaFree(buffer); }
+
+    cudaError_t prepare(cusparseHandle_t handle, const SparseArrays& A, const scalar_t* x, void* y, cudaStream_t stream) {
+        size_t bytes = 0;
+        MSBENCH_CUDA(product.describe(A, x, y));
+        MSBENCH_CUDA(product.buffer_bytes(handle, &bytes));
+        MSBENCH_CUDA(cudaMalloc(&buffer, bytes + 1));
+        MSBENCH_CUDA(cudaStreamSynchronize(stream));
+        const auto start = std::chrono::steady_clock::now();
+        MSBENCH_CUDA(product.preprocess(handle, buffer));
+        MSBENCH_CUDA(cudaStreamSynchronize(stream));
+        const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - start;
+        untimed_ns() = std::max(untimed_ns(), taken.count());
+        return cudaSuccess;
+    }
+};
+
+// The product of these arrays by one way, prepared on the first call with them since arrays of integers stay as they are. Null if
+// cuSPARSE refuses.
+inline const Prepared* prepared(cusparseHandle_t handle, const Way& way, const SparseSizes& sizes, const SparseArrays& A,
+                                const scalar_t* x, void* y, cudaStream_t stream) {
+    using Key = std::array<int64_t, 12>;
+    static std::map<Key, std::unique_ptr<Prepared>>& known = *new std::map<Key, std::unique_ptr<Prepared>>;
+    static Due due;
+    if (due.take()) known.clear();  // of arrays that may have changed since
+    const auto address = [](const void* pointer) { return static_cast<int64_t>(reinterpret_cast<intptr_t>(pointer)); };
+    const Key key{way.format, way.algorithm, way.result, sizes.rows, sizes.cols, sizes.nnz, sizes.K,
+                  address(A.lines), address(A.indices), address(A.values), address(x), address(y)};
+    std::unique_ptr<Prepared>& product = known[key];
+    if (!product) {
+        auto made = std::make_unique<Prepared>(way, sizes);
+        if (made->prepare(handle, A, x, y, stream) == cudaSuccess) product = std::move(made);
+    }
+    return product.get();
+}
+
 // ---------------------------------------------------------------- rounding sums
 
 // y = sums, rounded to the element type: 16 bytes of y a thread where y is aligned to them, an element a thread otherwise.
@@ -218,6 +277,16 @@ inline cudaError_t round_sums(const float* sums, scalar_t* y, int64_t count, cud
 
 // ---------------------------------------------------------------- a product in the workspace
 
+// Whether cuSPARSE analyses the sparsity pattern apart from the product: never, in each call, or once for all calls with the
+// same arrays where integers stay as they are.
+enum class Analysis { kNone, kEachCall, kOnce };
+
+// How to analyse where it is done at all: a copy in the workspace, of what is not aligned, is of another array next time.
+template <typename... T>
+Analysis analysis_of(const T*... arrays) {
+    return (Due::promised() && ... && (alignment(arrays) >= 16)) ? Analysis::kOnce : Analysis::kEachCall;
+}
+
 // What a product needs besides the matrix: aligned copies of dense arrays that are not, fp32 sums, the library's buffer.
 class Multiplication {
    public:
@@ -232,7 +301,7 @@ class Multiplication {
     // y = A·x by one way, from a matrix in arrays that are aligned to 16 bytes. `first`: whether the way is only being tried,
     // and fails with cudaErrorNotSupported if its buffer would be too small.
     cudaError_t run(const Way& way, const SparseArrays& A, const scalar_t* x, scalar_t* y, bool first,
-                    cudaStream_t stream) const {
+                    cudaStream_t stream, Analysis analysis = Analysis::kNone) const {
         cusparseHandle_t handle = nullptr;
         MSBENCH_CUDA(cusparse_handle(stream, &handle));
         Staging staging(staging_, stream);
@@ -240,14 +309,21 @@ class Multiplication {
         const bool rounded = way.result == kElement;
         void* result = sums_;
         if (rounded) result = staging.output(y, y_bytes());
-        Product product(way, sizes_);
-        MSBENCH_CUDA(product.describe(A, aligned_x, result));
-        if (first) {
-            size_t bytes = 0;
-            MSBENCH_CUDA(product.buffer_bytes(handle, &bytes));
-            if (bytes > room_) return cudaErrorNotSupported;
+        if (analysis == Analysis::kOnce) {
+            const Prepared* known = prepared(handle, way, sizes_, A, aligned_x, result, stream);
+            if (!known) return cudaErrorNotSupported;
+            MSBENCH_CUDA(known->product.run(handle, known->buffer));
+        } else {
+            Product product(way, sizes_);
+            MSBENCH_CUDA(product.describe(A, aligned_x, result));
+            if (first) {
+                size_t bytes = 0;
+                MSBENCH_CUDA(product.buffer_bytes(handle, &bytes));
+                if (bytes > room_) return cudaErrorNotSupported;
+            }
+            if (analysis == Analysis::kEachCall) MSBENCH_CUDA(product.preprocess(handle, buffer_));
+            MSBENCH_CUDA(product.run(handle, buffer_));
         }
-        MSBENCH_CUDA(product.run(handle, buffer_));
         if constexpr (kElement != CUDA_R_32F) {
             if (!rounded) MSBENCH_CUDA(round_sums(sums_, y, sizes_.outputs(), stream));
         }
@@ -291,6 +367,38 @@ cudaError_t run_fastest(const Way (&ways)[N], const SparseSizes& sizes, cudaStre
     Choice& choice = choices[{sizes.rows, sizes.cols, sizes.nnz, sizes.K}];
     if (choice.due.take()) choice.way = fastest_way(ways, stream, run);
     return choice.way ? run(*choice.way, false) : cudaErrorNotSupported;
+}
+
+// ---------------------------------------------------------------- products whose pattern is analysed before
+
+// What such a product needs of the workspace: copies of what is not aligned, and the multiplication's part.
+struct CsrRoom {
+    Parts parts;
+    char* staging;
+    Multiplication multiplication;
+
+    template <size_t N>
+    CsrRoom(void* workspace, const Way (&ways)[N], const SparseSizes& sizes)
+        : parts(workspace),
+          staging(parts.take<char>(Staging::room(sizes.nnz * sizeof(scalar_t)) + Staging::room(sizes.nnz * sizeof(int32_t)) +
+                                   Staging::room((sizes.rows + 1) * sizeof(int32_t)))),
+          multiplication(parts, ways, sizes) {}
+};
+
+// y = A·x of a matrix in CSR by the fastest way, analysed before (see `Analysis`).
+template <size_t N>
+cudaError_t multiply_prepared(const Way (&ways)[N], const SparseSizes& sizes, const SparseArrays& A, const scalar_t* x,
+                              scalar_t* y, void* workspace, cudaStream_t stream) {
+    const CsrRoom room(workspace, ways, sizes);
+    const Analysis analysis = analysis_of(A.lines, A.indices, A.values, x);
+    return run_fastest(ways, sizes, stream, [&](const Way& way, bool first) {
+        Staging staging(room.staging, stream);
+        const SparseArrays aligned{staging.input(A.lines, (sizes.rows + 1) * sizeof(int32_t)),
+                                   staging.input(A.indices, sizes.nnz * sizeof(int32_t)),
+                                   staging.input(A.values, sizes.nnz * sizeof(scalar_t))};
+        MSBENCH_CUDA(staging.finish());
+        return room.multiplication.run(way, aligned, x, y, first, stream, analysis);
+    });
 }
 
 }  // namespace msbench

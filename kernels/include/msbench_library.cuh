@@ -4,6 +4,9 @@
 // never captured into a graph. After that a call only enqueues work on its stream. What it chose then, it may have chosen while
 // others used the device, or for other data of that shape: so it chooses anew on the next call after `msbench_choose_anew`,
 // which is called before a shape is timed, on a device that is otherwise idle.
+//
+// From there to the next such call, an array of integers at an address stays as it is. Who uses that to prepare for it, on the
+// first call with the address, says so by its name, and by `msbench_untimed_ns` how long that took.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -29,9 +32,18 @@ class Due {
         return due;
     }
 
+    // Whether what is to be timed has begun, so that arrays of integers stay as they are.
+    static bool promised() { return round() > 1; }
+
    private:
     unsigned chosen_ = 0;
 };
+
+// The longest that preparing for an array's contents took since the last choice, in nanoseconds. It is in no time of a call.
+inline double& untimed_ns() {
+    static double ns = 0;
+    return ns;
+}
 
 // Turns a library's status, of which 0 is success, into a CUDA error. The first failure of a process is printed to stderr.
 template <typename Status>
@@ -167,4 +179,9 @@ class Staging {
 }  // namespace msbench
 
 // Calls every choice of this process old.
-extern "C" __attribute__((used, visibility("default"))) void msbench_choose_anew() { ++msbench::Due::round(); }
+extern "C" __attribute__((used, visibility("default"))) void msbench_choose_anew() {
+    ++msbench::Due::round();
+    msbench::untimed_ns() = 0;
+}
+
+extern "C" __attribute__((used, visibility("default"))) double msbench_untimed_ns() { return msbench::untimed_ns(); }

@@ -58,7 +58,8 @@ OPERATOR = Operator(
     bound_note=sparse.BOUND_NOTE,
     library_note=(
         "cuSPARSE's generic SpMV with the faster of its CSR algorithms; nothing is prepared for the matrix "
-        "beforehand, as a launcher meets every matrix for the first time."
+        "beforehand, as a launcher meets every matrix for the first time. In cusparse_prepared, cusparseSpMV_preprocess "
+        "has analysed the sparsity pattern before the call, which is not timed."
     ),
     flops_note="Lanes of a warp share a row and add up their sums, which are more additions than the definition's.",
     paper_name="spmv_csr",

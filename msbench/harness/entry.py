@@ -57,6 +57,7 @@ class Entry:
     recorded: Evaluation | None = None
     notes: list[str] = field(default_factory=list)
     refused: set[Dims] = field(default_factory=set)
+    untimed_ns: dict[Case, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -93,6 +94,14 @@ class Entry:
             self.fail(Stage.CHECK, Failure(Fault.UNSUPPORTED, message))
         elif refused:
             self.notes.append(f"It does not take {len(refused)} of {len(cases)} cases: {'; '.join(refused)}.")
+
+    def tell_untimed(self) -> None:
+        """Say what a library prepared before its calls were timed, and how long that took at most."""
+        took = sorted((ns, case.id) for case, ns in self.untimed_ns.items() if ns > 0)
+        if took:
+            ends = dict.fromkeys((took[0], took[-1]))
+            said = " to ".join(f"{ns / 1e3:.3g} µs ({name})" for ns, name in ends)
+            self.notes.append(f"Not timed: preparing for the arrays of a case, which took {said}.")
 
     def evaluation(self, executor: str, device: Device, command: str, seed: int, harness: str) -> Evaluation:
         return Evaluation(

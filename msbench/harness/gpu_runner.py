@@ -213,6 +213,10 @@ class MeasuredProcess:
         if self.alive:
             self._call("rest", LAUNCH_LIMIT_S)
 
+    def untimed_ns(self) -> float:
+        """See ``protocols.Prepares``."""
+        return float(self._call("untimed_ns", LAUNCH_LIMIT_S)["ns"])
+
     def forget(self, handle: str) -> None:
         """Let go of shared memory that is about to be freed; harmless where it is not mapped, or without a process."""
         if self._process.alive:

@@ -10,10 +10,10 @@ from msbench import roofline
 from msbench.harness import sittings
 from msbench.harness.entry import Entry, open_anew
 from msbench.harness.gpu_memory import memory_for
-from msbench.harness.protocols import Executor, Plan, Progress
+from msbench.harness.protocols import Executor, Plan, Prepares, Progress
 from msbench.harness.schedule import work
 from msbench.harness.spans import span
-from msbench.model import Failure, Fault, Measurement, Stage
+from msbench.model import Failure, Fault, Measurement, Origin, Stage
 from msbench.spec import Case, Operator, Precision
 from msbench.statistics import median
 
@@ -43,6 +43,8 @@ def measure(
         joined = sittings.join([[part[number] for number in whole] for part in sat], plan.half_width)
         for number, measurement in (sat[0] | dict(zip(whole, joined, strict=True))).items():
             entries[number].measurements.append(measurement)
+    for entry in entries:
+        entry.tell_untimed()
 
 
 def _measure_group(
@@ -63,6 +65,9 @@ def _measure_group(
         entry.seconds += seconds / len(group)
         if measurement.failure:
             entry.fail(Stage.MEASURE, measurement.failure)
+        elif isinstance(entry.runner, Prepares) and entry.candidate.origin is Origin.LIBRARY:
+            with entry.at(Stage.MEASURE):
+                entry.untimed_ns[case] = max(entry.untimed_ns.get(case, 0.0), entry.runner.untimed_ns())
     return found
 
 

@@ -122,6 +122,17 @@ class Rests(Protocol):
         """Give that back until the next call. Raises what ``Runner.launch`` raises."""
 
 
+@runtime_checkable
+class Prepares(Protocol):
+    """A runner of a library that may prepare for what is about to be timed."""
+
+    def untimed_ns(self) -> float:
+        """The longest that preparing for an array's contents took since it was told of a case, 0 if it does not.
+
+        Raises what ``Runner.launch`` raises.
+        """
+
+
 class Executor(Protocol):
     """Builds, runs and measures candidates on one device. ``name`` is its module's.
 

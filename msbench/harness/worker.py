@@ -107,6 +107,7 @@ class Worker:
             "floor",
             "whole",
             "live_bytes",
+            "untimed_ns",
             "unmap",
             "rest",
             "alive",
@@ -216,6 +217,14 @@ class Worker:
         """What the candidate has allocated and not freed."""
         self._candidate.msbench_live_bytes.restype = ctypes.c_int64
         return {"bytes": self._candidate.msbench_live_bytes()}
+
+    def untimed_ns(self) -> dict[str, Any]:
+        """What a library says that it took to prepare since ``prepare``."""
+        told = getattr(self._candidate, "msbench_untimed_ns", None)
+        if not told or wire.rules() != Rules.LIBRARY:
+            return {"ns": 0.0}
+        told.restype = ctypes.c_double
+        return {"ns": told()}
 
     def capture(self, copies: int, nothing: bool = False) -> dict[str, Any]:
         """Capture calls (of an empty kernel, for ``nothing``) into the graph that ``replay`` plays."""

@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from msbench.harness.arena import Arena
 from msbench.harness.evaluate import Checks, Plan, evaluate
-from msbench.spec import Case, Precision
-from tests.harness.fakes import OPERATOR, FakeExecutor, candidate, case, right
+from msbench.model import BuildResult, Candidate, Origin
+from msbench.spec import Case, Operator, Precision
+from tests.harness.fakes import OPERATOR, FakeExecutor, FakeRunner, candidate, case, right
 
 
 def also_right(arena: Arena, case: Case) -> None:
     right(arena, case)
+
+
+class Prepared(FakeExecutor):
+    """Whose libraries prepare for a case, the longer the more of them there were."""
+
+    def open(self, op: Operator, build: BuildResult, candidate: Candidate) -> FakeRunner:
+        runner = super().open(op, build, candidate)
+        took = iter((2500.0, 130_000.0))
+        runner.untimed_ns = lambda: next(took)  # type: ignore[attr-defined]
+        return runner
+
+
+def test_what_a_library_prepares_is_said_with_how_long_it_takes() -> None:
+    group = [candidate(right), candidate(also_right, origin=Origin.LIBRARY)]
+    plan = Plan(cases=(case(64), case(2048)), checks=Checks.QUICK, sittings=1)
+    ours, library = evaluate(Prepared(), OPERATOR, Precision.FP32, group, plan, command="test")
+    assert ours.note == ""
+    assert library.note == (
+        f"Not timed: preparing for the arrays of a case, which took 2.5 µs ({case(64).id}) to 130 µs ({case(2048).id})."
+    )
 
 
 def opened(sittings: int) -> list[str]:

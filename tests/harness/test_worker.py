@@ -217,6 +217,12 @@ def test_a_process_that_rests_works_again(gpu: FakeGpu, runner: GpuRunner) -> No
     runner.rest()
 
 
+def test_a_library_may_prepare_and_says_how_long_that_took(gpu: FakeGpu, runner: GpuRunner) -> None:
+    assert runner.untimed_ns() == 0
+    with gpu.runner_of(origin=Origin.LIBRARY) as library:
+        assert library.untimed_ns() == 1500
+
+
 def test_graphs_replay_the_call(gpu: FakeGpu, runner: GpuRunner) -> None:
     case = scale(spin_us=200.0)
     arena, expected = filled(gpu, case)

@@ -76,3 +76,5 @@ extern "C" int msbench_launch(void* const* arrays, const double* scalars, const 
 extern "C" size_t msbench_workspace(const double* scalars, const int64_t* dims) {
     return int(scalars[1]) == kHugeWorkspace ? size_t(1) << 45 : int(scalars[1]) == kOverruns || int(scalars[1]) == kKeeps ? size_t(dims[0]) : 0;
 }
+
+extern "C" double msbench_untimed_ns() { return 1500; }
