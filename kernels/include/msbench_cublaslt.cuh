@@ -119,12 +119,13 @@ inline cudaError_t search(Plan& plan, const Product& product, float alpha, const
     if (proposed == CUBLAS_STATUS_NOT_SUPPORTED) return cudaErrorNotSupported;
     MSBENCH_CUBLASLT(proposed);
     float best = std::numeric_limits<float>::infinity();
+    const Flush flush;
     plan.ready = false;
     for (int i = 0; i < count; ++i) {
         const cublasLtMatmulHeuristicResult_t& candidate = candidates[i];
         if (candidate.state != CUBLAS_STATUS_SUCCESS) continue;
         if (product.compute != CUBLAS_COMPUTE_32F && !on_matrix_units(candidate.algo)) continue;
-        const float time = milliseconds(on.stream, [&] { return run(plan, candidate.algo, alpha, on); }, best);
+        const float time = milliseconds(on.stream, [&] { return run(plan, candidate.algo, alpha, on); }, best, flush);
         if (time < best) {
             best = time;
             plan.algorithm = candidate.algo;

@@ -216,13 +216,14 @@ std::vector<Plan> fastest_plans(cudnnHandle_t handle, const Descriptor& operatio
     Podium<Plan> podium;
     const float none = podium.best();
     const Stopwatch since_start{};
+    const Flush flush;
     for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
         if (podium.best() < none && mode == CUDNN_HEUR_MODE_FALLBACK) break;
         for (std::unique_ptr<Descriptor>& configuration : proposals(operations, mode)) {
             if (podium.best() < none && since_start.seconds() > kSearchSeconds) return podium.take();
             Plan plan = plan_of(handle, std::move(configuration));
             if (!plan) continue;
-            const float time = milliseconds(stream, [&] { return launch(plan); }, podium.best());
+            const float time = milliseconds(stream, [&] { return launch(plan); }, podium.best(), flush);
             for (const Plan& off : podium.add(time, std::move(plan))) cudaFree(off.workspace);
         }
     }
@@ -248,8 +249,9 @@ class Plans {
     template <typename Launch>
     void choose(cudaStream_t stream, Launch launch) {
         float best = std::numeric_limits<float>::infinity();
+        const Flush flush;
         for (size_t i = 0; i < plans_.size(); ++i) {
-            const float time = milliseconds(stream, [&] { return launch(plans_[i]); }, best);
+            const float time = milliseconds(stream, [&] { return launch(plans_[i]); }, best, flush);
             if (time >= best) continue;
             best = time;
             fastest_ = i;

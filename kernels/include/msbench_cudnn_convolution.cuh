@@ -255,7 +255,10 @@ class Search {
         if (spent_ > seconds_ * (1 + 0.05 * podium_.best())) return;
         const cudnn::Stopwatch watch;
         const Convolution candidate = make();
-        if (candidate) podium_.add(milliseconds(stream_, [&] { return candidate(x_, w_, y_); }, podium_.best()), candidate);
+        if (candidate) {
+            const float time = milliseconds(stream_, [&] { return candidate(x_, w_, y_); }, podium_.best(), flush_);
+            podium_.add(time, candidate);
+        }
         spent_ += watch.seconds();
     }
 
@@ -267,6 +270,7 @@ class Search {
     scalar_t* y_;
     cudaStream_t stream_;
     double seconds_, spent_ = 0;
+    Flush flush_;
     cudnn::Podium<Convolution> podium_;
 };
 

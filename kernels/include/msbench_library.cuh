@@ -93,11 +93,12 @@ constexpr float kLoadingMilliseconds = 1000;
 
 // Milliseconds of the fastest cold run of `launch` after one to warm up, of two or, while they are short, of up to ten, since
 // others may be using the device; of one that took much longer than `best`, the time of what it has to beat, no more. Infinity
-// if `launch` fails, or if warming up takes over ten times `best`. Synchronises.
+// if `launch` fails, or if warming up takes over ten times `best`. Synchronises. Who tries many has one `flush` for all, since
+// making it takes longer than a short run.
 template <typename Launch>
-float milliseconds(cudaStream_t stream, Launch launch, float best = std::numeric_limits<float>::infinity()) {
+float milliseconds(cudaStream_t stream, Launch launch, float best = std::numeric_limits<float>::infinity(),
+                   const Flush& flush = Flush()) {
     const float failed = std::numeric_limits<float>::infinity();
-    const Flush flush;
     cudaEvent_t start = nullptr, stop = nullptr;
     float fastest = failed;
     bool good = cudaEventCreate(&start) == cudaSuccess && cudaEventCreate(&stop) == cudaSuccess;
