@@ -307,3 +307,14 @@ def test_what_disturbed_a_measurement_is_said_on_the_site_and_by_eval(tmp_path: 
     assert [case["disturbed"] for case in report.as_json(op, [one])["versions"][0]["cases"]] == [note] + [None] * len(
         others
     )
+
+
+def test_what_an_evaluation_notes_is_said_beside_its_times(tmp_path: Path) -> None:
+    op = make.operator()
+    (one,) = make.measured(op, {make.candidate(op, "prepared", Origin.LIBRARY): 0.3})
+    one = replace(one, note="Not timed: preparing for the arrays of a case, which took 130 µs (N=64).")
+    with Store(":memory:") as store:
+        store.add_evaluation(op, one)
+        version = Site(store).versions[one.candidate.id]
+        page = (build(store, tmp_path / "site").out / version.href).read_text(encoding="utf-8")
+    assert page.count(f'<p class="note">{one.note}</p>') == 1
