@@ -10,7 +10,6 @@
 
 #include <cusparse.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -206,6 +205,7 @@ size_t buffer_room(const Way (&ways)[N], const SparseSizes& sizes) {
 struct Prepared {
     Product product;
     void* buffer = nullptr;
+    double took_ns = 0;  // to find it out, with all kernels loaded
 
     Prepared(const Way& way, const SparseSizes& sizes) : product(way, sizes) {}
     ~Prepared() { cudaFree(buffer); }
@@ -215,12 +215,13 @@ struct Prepared {
         MSBENCH_CUDA(product.describe(A, x, y));
         MSBENCH_CUDA(product.buffer_bytes(handle, &bytes));
         MSBENCH_CUDA(cudaMalloc(&buffer, bytes + 1));
-        MSBENCH_CUDA(cudaStreamSynchronize(stream));
-        const auto start = std::chrono::steady_clock::now();
-        MSBENCH_CUDA(product.preprocess(handle, buffer));
-        MSBENCH_CUDA(cudaStreamSynchronize(stream));
-        const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - start;
-        untimed_ns() = std::max(untimed_ns(), taken.count());
+        for (int run = 0; run < 2; ++run) {
+            MSBENCH_CUDA(cudaStreamSynchronize(stream));
+            const auto start = std::chrono::steady_clock::now();
+            MSBENCH_CUDA(product.preprocess(handle, buffer));
+            MSBENCH_CUDA(cudaStreamSynchronize(stream));
+            took_ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
+        }
         return cudaSuccess;
     }
 };
@@ -312,6 +313,7 @@ class Multiplication {
         if (analysis == Analysis::kOnce) {
             const Prepared* known = prepared(handle, way, sizes_, A, aligned_x, result, stream);
             if (!known) return cudaErrorNotSupported;
+            untimed_ns() = known->took_ns;
             MSBENCH_CUDA(known->product.run(handle, known->buffer));
         } else {
             Product product(way, sizes_);

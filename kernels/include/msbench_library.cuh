@@ -39,7 +39,7 @@ class Due {
     unsigned chosen_ = 0;
 };
 
-// The longest that preparing for an array's contents took since the last choice, in nanoseconds. It is in no time of a call.
+// What preparing for the arrays of the last call took, in nanoseconds, 0 where nothing is prepared. It is in no time of a call.
 inline double& untimed_ns() {
     static double ns = 0;
     return ns;

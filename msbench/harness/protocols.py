@@ -127,7 +127,7 @@ class Prepares(Protocol):
     """A runner of a library that may prepare for what is about to be timed."""
 
     def untimed_ns(self) -> float:
-        """The longest that preparing for an array's contents took since it was told of a case, 0 if it does not.
+        """What preparing for the arrays of the last call took, 0 if it does not.
 
         Raises what ``Runner.launch`` raises.
         """

@@ -219,7 +219,7 @@ class Worker:
         return {"bytes": self._candidate.msbench_live_bytes()}
 
     def untimed_ns(self) -> dict[str, Any]:
-        """What a library says that it took to prepare since ``prepare``."""
+        """What a library says that it took to prepare for the arrays of the last call."""
         told = getattr(self._candidate, "msbench_untimed_ns", None)
         if not told or wire.rules() != Rules.LIBRARY:
             return {"ns": 0.0}
