@@ -371,9 +371,9 @@ cudaError_t run_fastest(const Way (&ways)[N], const SparseSizes& sizes, cudaStre
     return choice.way ? run(*choice.way, false) : cudaErrorNotSupported;
 }
 
-// ---------------------------------------------------------------- products whose pattern is analysed before
+// ---------------------------------------------------------------- a matrix in CSR
 
-// What such a product needs of the workspace: copies of what is not aligned, and the multiplication's part.
+// What a product with a matrix in CSR needs of the workspace: copies of what is not aligned, and the multiplication's part.
 struct CsrRoom {
     Parts parts;
     char* staging;
@@ -387,12 +387,12 @@ struct CsrRoom {
           multiplication(parts, ways, sizes) {}
 };
 
-// y = A·x of a matrix in CSR by the fastest way, analysed before (see `Analysis`).
+// y = A·x by the fastest way. `analysed`: after cuSPARSE has analysed the pattern (see `analysis_of`).
 template <size_t N>
-cudaError_t multiply_prepared(const Way (&ways)[N], const SparseSizes& sizes, const SparseArrays& A, const scalar_t* x,
-                              scalar_t* y, void* workspace, cudaStream_t stream) {
+cudaError_t multiply_csr(const Way (&ways)[N], const SparseSizes& sizes, const SparseArrays& A, const scalar_t* x, scalar_t* y,
+                         bool analysed, void* workspace, cudaStream_t stream) {
     const CsrRoom room(workspace, ways, sizes);
-    const Analysis analysis = analysis_of(A.lines, A.indices, A.values, x);
+    const Analysis analysis = analysed ? analysis_of(A.lines, A.indices, A.values, x) : Analysis::kNone;
     return run_fastest(ways, sizes, stream, [&](const Way& way, bool first) {
         Staging staging(room.staging, stream);
         const SparseArrays aligned{staging.input(A.lines, (sizes.rows + 1) * sizeof(int32_t)),

@@ -17,6 +17,5 @@ extern "C" size_t spmm_csr_workspace(int64_t rows, int64_t cols, int64_t nnz, in
 extern "C" cudaError_t spmm_csr(const scalar_t* values, const int32_t* col_indices, const int32_t* row_offsets,
                                 const scalar_t* X, scalar_t* Y, int64_t rows, int64_t cols, int64_t nnz, int64_t K,
                                 void* workspace, size_t workspace_bytes, cudaStream_t stream) {
-    const msbench::SparseSizes sizes{rows, cols, nnz, K};
-    return msbench::multiply_prepared(kWays, sizes, {row_offsets, col_indices, values}, X, Y, workspace, stream);
+    return msbench::multiply_csr(kWays, {rows, cols, nnz, K}, {row_offsets, col_indices, values}, X, Y, true, workspace, stream);
 }

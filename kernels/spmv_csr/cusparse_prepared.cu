@@ -16,6 +16,5 @@ extern "C" size_t spmv_csr_workspace(int64_t rows, int64_t cols, int64_t nnz) {
 extern "C" cudaError_t spmv_csr(const scalar_t* values, const int32_t* col_indices, const int32_t* row_offsets,
                                 const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, int64_t nnz,
                                 void* workspace, size_t workspace_bytes, cudaStream_t stream) {
-    const msbench::SparseSizes sizes{rows, cols, nnz, 0};
-    return msbench::multiply_prepared(kWays, sizes, {row_offsets, col_indices, values}, x, y, workspace, stream);
+    return msbench::multiply_csr(kWays, {rows, cols, nnz, 0}, {row_offsets, col_indices, values}, x, y, true, workspace, stream);
 }
