@@ -69,6 +69,8 @@ class Reader:
     def press(self, key: str, times: int = 1) -> None:
         from selenium.webdriver.common.action_chains import ActionChains
 
+        # Until a page has been drawn, Chromium drops what is typed.
+        self.window.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
         for _ in range(times):
             ActionChains(self.window).send_keys(key).perform()
 
