@@ -242,14 +242,16 @@ inline Convolution by_engine(cudnnHandle_t handle, const std::shared_ptr<Graph>&
 
 // ---------------------------------------------------------------- the choice
 
-// Keeps the fastest few of the candidates that it is given, until it has looked for long enough: there are more than it has time for.
+// Keeps the fastest few of the candidates that it is given, until it has looked for long enough: there are more than it has time
+// for.
 class Search {
    public:
     Search(const scalar_t* x, const scalar_t* w, scalar_t* y, cudaStream_t stream, double seconds)
         : x_(x), w_(w), y_(y), stream_(stream), seconds_(seconds) {}
 
-    // Tries what `make` gives, a Convolution, unless it has looked for long enough: for its seconds, longer where a call takes long,
-    // and until there is something that works. What the heuristics take is not counted: it is the same for a long and a short search.
+    // Tries what `make` gives, a Convolution, unless it has looked for long enough: for its seconds, longer where a call takes
+    // long, and until there is something that works. What the heuristics take is not counted: it is the same for a long and a
+    // short search.
     template <typename Make>
     void consider(Make make) {
         if (spent_ > seconds_ * (1 + 0.05 * podium_.best())) return;
