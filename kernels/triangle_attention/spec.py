@@ -12,6 +12,11 @@ BLOCK = 2**26
 """Elements of rows that are looked at together, up to ROWS: their partial sums end at the same keys."""
 ROWS = 8
 
+FAR = 1000.0
+"""The exponential of minus this is zero in float64, and so are the weights."""
+HUGE = 2.0**40
+"""A score is taken for no larger than this: it makes no 0·∞ then."""
+
 
 def blocks(B, H, S, D):
     """Ranges of query rows, each with all its keys in one array."""
@@ -19,28 +24,36 @@ def blocks(B, H, S, D):
     return (slice(start, min(start + step, S)) for start in range(0, S, step))
 
 
-def weights(xp, q, k, mask, rows, D):
-    """For some query rows: which entries count [B,1,rows,n,1], scores [B,H,rows,n,D], distances from the maximum, the softmax.
+def weights(xp, q, k, v, mask, rows, D):
+    """For some query rows: each key's distance below the maximum, its exponential, and that times v, [B,H,rows,n,D]; and
+    the maximum [B,H,rows,1,D], which is 0 for a row without any entry that counts.
 
-    A row without any entry that counts has weights of zero.
+    What does not count has an exponential of zero, as has whatever lies further than FAR below the maximum. These arrays
+    are as large as memory allows, and each step reads or writes them whole: as many steps as can work in place.
     """
     n = rows.stop
     causal = xp.arange(n) <= xp.arange(rows.start, n)[:, None]
     counts = (causal & ~(mask[:, rows, :n] > THRESHOLD))[:, None, :, :, None]
-    scores = q[:, :, rows, None] * k[:, :, None, :n] / sqrt(D)
-    largest = xp.max(xp.where(counts, scores, -xp.inf), axis=3, keepdims=True)
-    distance = largest - scores
-    p = xp.where(counts, xp.exp(-distance), 0.0)
-    total = xp.sum(p, axis=3, keepdims=True)
-    empty = ~xp.any(counts, axis=3, keepdims=True)
-    return counts, scores, distance, p / xp.where(empty, 1.0, total)
+    scores = xp.where(counts, (q / sqrt(D))[:, :, rows, None] * k[:, :, None, :n], -xp.inf)
+    largest = xp.where(xp.any(counts, axis=3, keepdims=True), xp.max(scores, axis=3, keepdims=True), 0.0)
+    below = scores
+    below -= largest
+    xp.maximum(below, -FAR, out=below)
+    p = xp.exp(below)
+    return below, p, xp.where(counts, p * v[:, :, None, :n], 0.0), largest
+
+
+def total(xp, p):
+    """The sum of a row's exponentials, [B,H,rows,D]: 1 where none counts, and all are zero."""
+    found = xp.sum(p, axis=3)
+    return xp.where(found == 0, 1.0, found)
 
 
 def reference(xp, q, k, v, mask, B, H, S, D):
     y = xp.empty((B, H, S, D))
     for rows in blocks(B, H, S, D):
-        counts, _, _, p = weights(xp, q, k, mask, rows, D)
-        y[:, :, rows] = xp.sum(xp.where(counts, p * v[:, :, None, : rows.stop], 0.0), axis=3)
+        _, p, terms, _ = weights(xp, q, k, v, mask, rows, D)
+        y[:, :, rows] = xp.sum(terms, axis=3) / total(xp, p)
     return y
 
 
@@ -48,21 +61,25 @@ def bound(xp, u, out, q, k, v, mask, B, H, S, D):
     limit = xp.empty((B, H, S, D))
     for rows in blocks(B, H, S, D):
         y = out["y"][:, :, rows]
-        counts, scores, distance, p = weights(xp, q, k, mask, rows, D)
+        below, p, terms, largest = weights(xp, q, k, v, mask, rows, D)
         n = xp.arange(rows.start + 1, rows.stop + 1, dtype="float64")[:, None]
-        # Scores, arguments of exponentials and exponentials err by so many 2⁻²⁴ of each weight. The limits keep scores
-        # of -inf from making 0·∞: a weight is zero long before them.
-        steps = 6 * xp.minimum(xp.abs(scores), 2.0**40) + 3 * xp.minimum(distance, 1000.0) + 8
-        relative = xp.where(counts, p * steps, 0.0)
-        terms = xp.where(counts, p * v[:, :, None, : rows.stop], 0.0)
-        error = xp.sum(xp.where(counts, xp.abs(terms) * steps, 0.0), axis=3)
-        error += (xp.sum(relative, axis=3) + 2 * bounds.growth(xp, n)) * xp.abs(y)
-        error *= bounds.FP32_ROUNDOFF
+        all_weights = total(xp, p)
+        root = xp.sqrt(xp.sum(terms * terms, axis=3))
         # Twice the terms: a running maximum rescales the sum as often as it adds.
-        error += (
-            bounds.probabilistic(2) * xp.sqrt(n) * (largest_partial(xp, terms) + xp.sqrt(xp.sum(terms * terms, axis=3)))
-        )
-        limit[:, :, rows] = bounds.rounded(xp, u, y, error)
+        sums = bounds.probabilistic(2) * xp.sqrt(n) * (largest_partial(xp, terms) + root)
+        sizes = xp.abs(terms, out=terms)
+        size = xp.sum(sizes, axis=3)
+        # Scores, arguments of exponentials and exponentials err by so many 2⁻²⁴ of each weight: 6|s| + 3t + 8 for a
+        # score s that is t below the maximum, of which this is the third part without the 8.
+        steps = below + xp.clip(largest, -HUGE, HUGE)
+        xp.abs(steps, out=steps)
+        steps *= 2
+        steps -= below
+        sizes *= steps
+        steps *= p
+        error = 3 * xp.sum(sizes, axis=3) + 8 * size
+        error += (3 * xp.sum(steps, axis=3) + (8 + 2 * bounds.growth(xp, n)) * all_weights) * xp.abs(y)
+        limit[:, :, rows] = bounds.rounded(xp, u, y, (bounds.FP32_ROUNDOFF * error + sums) / all_weights)
     return limit
 
 

@@ -57,6 +57,8 @@ _HOT_NODES = 512
 _FLOOR_REPETITIONS = PLACES
 _FLOOR_LAUNCHES = 4
 _FLOOR_ROUNDS = 2  # of which one has floors
+_FLOORS = 80  # samples, whose mean is known to a nanosecond or two; short calls have many more rounds
+_LATER_FLOOR_ROUNDS = 4  # of which one has floors from there on
 _BUSY_S = 0.01
 _ROUNDS_A_READING = 8  # of the GPU's clocks, which takes some milliseconds
 _VERIFIED_REPETITIONS = 4
@@ -338,13 +340,15 @@ def _interleave(
             _judge(alive, enough.half_width)
             if over or not any(t.noisy for t in alive):
                 break
+    else:
+        _judge([t for t in tracks if t.alive], enough.half_width)
     telemetry.sample()
-    _judge([t for t in tracks if t.alive], enough.half_width)
 
 
 def _round(track: Track, floors: Sequence[int]) -> None:
     batch = track.batch()
-    for launches in floors if len(track.rounds) % _FLOOR_ROUNDS == 0 else ():
+    every = _FLOOR_ROUNDS if len(track.floors.get(1, ())) < _FLOORS else _LATER_FLOOR_ROUNDS
+    for launches in floors if len(track.rounds) % every == 0 else ():
         batch_of_nothing = track.subject.floor(_FLOOR_REPETITIONS, launches)
         track.floors.setdefault(launches, []).extend(batch_of_nothing.samples_ns)
     track.rounds.append(batch.samples_ns)
