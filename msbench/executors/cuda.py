@@ -35,6 +35,7 @@ from msbench.harness.inputs import generate
 from msbench.harness.locks import gpu_lock
 from msbench.harness.process import WorkerProcess
 from msbench.harness.protocols import Plan, Runner
+from msbench.harness.schedule import suspects
 from msbench.harness.shared_memory import KEPT_BYTES, Block, SharedMemory
 from msbench.harness.spans import span
 from msbench.harness.verify import verify_timed
@@ -106,6 +107,7 @@ class CudaExecutor:
         self._beside = beside
         self._resources = ExitStack()
         self._runners: list[GpuRunner] = []
+        self._compilers: list[WorkerProcess] = []  # that are idle
         self._foreseen: dict[str, deque[Future[GpuRunner]]] = {}
         self._nvml = telemetry.Gpu(gpu.uuid, beside.lead if beside else None)
         self._memory_watch = MemoryWatch(self._nvml.memory, self._nvml.processes)
@@ -127,13 +129,29 @@ class CudaExecutor:
         done = resources.cache_dir() / "checks" / key
         if done.exists():
             return
-        environment = {**os.environ, **worker_environment(self.gpu.uuid)}
-        argv = [sys.executable, "-m", "msbench.harness.compile_checks"]
         with suppress(WorkerError, OSError):
-            with WorkerProcess(argv, env=environment) as process:
+            process = self._compiler()
+            try:
                 process.call("compile", _COMPILE_LIMIT_S, operator=op.name, folder=str(folder.parent))
+            except WorkerError:
+                process.close()
+                raise
+            self._compilers.append(process)
             done.parent.mkdir(parents=True, exist_ok=True)
             done.touch()
+
+    def _compiler(self) -> WorkerProcess:
+        """One that is idle, or a new one: starting it takes as long as compiling what an operator needs."""
+        try:
+            return self._compilers.pop()
+        except IndexError:
+            environment = {**os.environ, **worker_environment(self.gpu.uuid)}
+            return WorkerProcess([sys.executable, "-m", "msbench.harness.compile_checks"], env=environment)
+
+    def checks_compiled(self) -> None:
+        """See ``batch.Divisible``."""
+        while self._compilers:
+            self._compilers.pop().close()
 
     # ------------------------------------------------------------------ the device
 
@@ -328,10 +346,11 @@ class CudaExecutor:
             raise DeviceError("The cuda executor measures only versions that it has opened itself.")
         self._groups += 1
         layout = Layout.of(op, precision, case)
-        sets = _INPUT_SETS if layout.nbytes * _INPUT_SETS <= _SETS_LIMIT else 1
+        sets = range(_INPUT_SETS if layout.nbytes * _INPUT_SETS <= _SETS_LIMIT else 1)
+        suspicious = suspects(op, plan, case)
         with ExitStack() as memory:
             memory.callback(pool.shrink, self.xp)  # what is verified afterwards takes some
-            arenas = [memory.enter_context(self.arena(layout)) for _ in range(sets)]
+            arenas = [memory.enter_context(self.arena(layout)) for _ in sets]
             with span("inputs"):
                 for number, arena in enumerate(arenas):
                     arena.write_inputs(generate(op, precision, case, plan.seed + number, self.xp))
@@ -346,7 +365,10 @@ class CudaExecutor:
                 budget_s=plan.time_budget_s,
                 half_width=plan.half_width,
                 sittings=plan.sittings,
-                verify=partial(verify_timed, op, precision, case, arenas, plan.seed, self.xp),
+                suspicious=suspicious,
+                verify=partial(
+                    verify_timed, op, precision, case, arenas, plan.seed, self.xp, sets if suspicious else sets[-1:]
+                ),
                 telemetry=self._nvml.telemetry(),
             )
 
@@ -429,6 +451,7 @@ class CudaExecutor:
 
     def close(self) -> None:
         """See ``protocols.Executor``."""
+        self.checks_compiled()
         for runner in self._runners:
             runner.close()
         self._runners.clear()

@@ -46,7 +46,7 @@ _ROOM = 0.5  # of the device's memory is for cases that are checked side by side
 _USUAL_MEMORY = 2**37  # of a device that does not tell
 _LAUNCHES_A_SECOND = 100.0
 _WORK_A_SECOND = 1e11
-_SET_UP_S, _CUDNN_SET_UP_S = 0.2, 1.2  # of a vendor library, for each size: cuDNN compiles what it tries
+_SET_UP_S, _CUDNN_SET_UP_S = 0.2, 2.5  # of a vendor library, for each size: cuDNN compiles what it tries
 
 _Made = TypeVar("_Made")
 
@@ -63,6 +63,9 @@ class Divisible(Protocol):
 
     def compile_checks(self, op: Operator) -> None:
         """Have ready what checking an operator runs on the device besides kernels; called from several threads."""
+
+    def checks_compiled(self) -> None:
+        """No more will be compiled: what did that may end."""
 
 
 @dataclass(frozen=True)
@@ -309,9 +312,21 @@ class _ChecksAhead:
         self._pool = ThreadPoolExecutor(max(1, _CORES // 2), thread_name_prefix="msbench-compiling")
         operators = {job.operator.name: job.operator for job in jobs}
         self._begun: dict[str, Future[None]] = {}
+        self._left = len(operators)
+        self._counting = threading.Lock()
         if isinstance(executor, Divisible) and len(operators) > 1:
             _ = executor.xp  # the device is this process's from here on
-            self._begun = {name: self._pool.submit(executor.compile_checks, op) for name, op in operators.items()}
+            self._begun = {name: self._pool.submit(self._compile, executor, op) for name, op in operators.items()}
+
+    def _compile(self, executor: Divisible, op: Operator) -> None:
+        try:
+            executor.compile_checks(op)
+        finally:
+            with self._counting:
+                self._left -= 1
+                is_last = not self._left
+            if is_last:
+                executor.checks_compiled()
 
     def wait_for(self, job: Job) -> None:
         """Until it is done for a job's operator."""

@@ -1,4 +1,4 @@
-"""A process that has CuPy compile what checking one operator runs on the device, before a check does.
+"""A process that has CuPy compile what checking operators runs on the device, before a check does.
 
 CuPy compiles a kernel for each kind of expression, which takes a second, and keeps it in a cache on disk. The threads of
 one process wait for each other there; processes don't, but those that check the same operator would each compile it. Here
@@ -82,7 +82,10 @@ def compile_checks(op: Operator, xp: Any) -> int:
 def _compile(operator: str, folder: str) -> dict[str, Any]:
     import cupy
 
-    return {"passed": compile_checks(operators.load(operator, Path(folder)), cupy)}
+    try:
+        return {"passed": compile_checks(operators.load(operator, Path(folder)), cupy)}
+    finally:
+        cupy.get_default_memory_pool().free_all_blocks()
 
 
 if __name__ == "__main__":

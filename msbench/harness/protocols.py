@@ -41,8 +41,8 @@ class Plan:
     that of a call from an idle device to an idle device, on the host's clock, whatever the call does in between.
     ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
     ``profile_fastest``: of the versions only the one that is fastest on that case.
-    ``trusted``: the versions are baselines from ``kernels/``, so that what finds cheating is tried on the cheapest cases only, and
-    misaligned arrays on those and on hidden sizes.
+    ``trusted``: the versions are baselines from ``kernels/``, so that what finds cheating is tried on the cheapest cases only,
+    misaligned arrays on those and on hidden sizes, and of the outputs of a timed batch those of one input set are compared.
     """
 
     cases: tuple[Case, ...]

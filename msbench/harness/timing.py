@@ -191,6 +191,7 @@ def measure_group(
     verify: Verify,
     telemetry: Telemetry,
     sittings: int = 1,
+    suspicious: bool = True,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Measurement]:
     """Measure versions on one case; one measurement each, in their order.
@@ -198,11 +199,12 @@ def measure_group(
     Stops when the ratio of each to the fastest is known to ±``half_width`` (95 %), or after ``budget_s`` seconds of
     rounds, which then are labelled noisy; a case that is measured in several ``sittings`` has its part of that in each.
     Under clocks that were held down or that drifted all rounds are measured once more; what disturbs them again is kept
-    with the samples. A version that fails is left out from there on.
+    with the samples. A version that fails is left out from there on. ``suspicious``: see also that work keeps to its stream, and
+    that the times which are told are possible.
     """
     tracks = [Track(subject) for subject in subjects]
     for track in tracks:
-        _guarded(track, lambda track: _warm_up(track, job))
+        _guarded(track, partial(_warm_up, job=job, suspicious=suspicious))
     if not several([track.estimate_ns for track in tracks if track.alive]):
         sittings = 1
     enough = Enough(budget_s / sittings, half_width, _MIN_ROUNDS if sittings == 1 else _MIN_LONG_ROUNDS)
@@ -213,8 +215,8 @@ def measure_group(
         for track in tracks:
             track.start_over()
         _interleave(tracks, rng, enough, telemetry, clock)
-    for track in tracks:
-        _guarded(track, lambda track: _compare_clocks(track, clock))
+    for track in tracks if suspicious else ():
+        _guarded(track, partial(_compare_clocks, clock=clock))
     for track in tracks:
         _guarded(track, _hot)
     alive = [track for track in tracks if track.alive]
@@ -279,7 +281,7 @@ def repetitions_for(estimate_ns: float, host_ns: float, nodes: int, outputs: int
     return count - count % PLACES if count > PLACES else count
 
 
-def _warm_up(track: Track, job: Job) -> None:
+def _warm_up(track: Track, job: Job, suspicious: bool) -> None:
     """Untimed calls: every kernel is loaded, every library set up, on each input set; and how long a call takes."""
     subject = track.subject
     subject.prepare(job)
@@ -290,7 +292,8 @@ def _warm_up(track: Track, job: Job) -> None:
     if not slow:
         first = subject.cold(0, 2 * len(job.sets), held=False)
     track.estimate_ns = min(first.samples_ns)
-    subject.keeps_stream(0.0 if slow else min(0.05, 2e-3 + 3e-9 * track.estimate_ns))
+    if suspicious:
+        subject.keeps_stream(0.0 if slow else min(0.05, 2e-3 + 3e-9 * track.estimate_ns))
     track.hot_note = _capture(track)
     if slow:
         return

@@ -354,6 +354,7 @@ def test_what_checks_launch_is_compiled_once_and_failing_is_no_harm(
     executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[dict[str, Any]] = []
+    alive: list[Process] = []
 
     class Process:
         fails = True
@@ -361,11 +362,10 @@ def test_what_checks_launch_is_compiled_once_and_failing_is_no_harm(
         def __init__(self, argv: list[str], *, env: dict[str, str]) -> None:
             assert argv[1:] == ["-m", "msbench.harness.compile_checks"]
             assert env["CUDA_VISIBLE_DEVICES"] == "GPU-fake"
+            alive.append(self)
 
-        def __enter__(self) -> Process:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
+        def close(self) -> None:
+            alive.remove(self)
 
         def call(self, command: str, timeout_s: float, **payload: Any) -> None:
             asked.append(payload)
@@ -375,12 +375,17 @@ def test_what_checks_launch_is_compiled_once_and_failing_is_no_harm(
     monkeypatch.setattr(cuda, "WorkerProcess", Process)
     executor.compile_checks(OPERATOR)
     assert not asked  # an operator that no file declares
-    op = operators.load("softmax")
+    op, other = operators.load("softmax"), operators.load("gelu")
     executor.compile_checks(op)
+    assert not alive
     Process.fails = False
     executor.compile_checks(op)
     executor.compile_checks(op)
     assert asked == [{"operator": "softmax", "folder": str(Path(op.folder).parent)}] * 2
+    executor.compile_checks(other)
+    assert len(alive) == 1  # for both
+    executor.checks_compiled()
+    assert not alive
 
 
 def test_ceilings_come_from_the_store(executor: CudaExecutor) -> None:

@@ -90,6 +90,9 @@ class Divided(Plain):
         time.sleep(0.01)
         (self.folder / f"compiled {op.name}").touch()
 
+    def checks_compiled(self) -> None:
+        (self.folder / f"ended {len(self.told('compiled'))} compiled").touch()
+
     @property
     def open_now(self) -> list[str]:
         """The operator and label of each runner that is open in any process, and whose process that is."""

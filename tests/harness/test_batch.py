@@ -98,6 +98,7 @@ def test_side_by_side_each_is_checked_and_measured_in_the_same_processes(divided
     measured = evaluate_all(divided, wanted, command="test", progress=progress, batch=3)
     got = [next(measured)]
     assert divided.told("compiled") == [f"op{n}" for n in range(5)]  # all, before the first is measured
+    assert divided.told("ended") == ["5 compiled"]
     opened = [one.rpartition(" ")[0] for one in divided.told("open")]
     assert opened == ["op0 right", "op1 right", "op2 right"]  # the wrong ones have ended
     begun = referees(divided.told("checked"))

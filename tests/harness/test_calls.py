@@ -80,7 +80,7 @@ def test_versions_are_measured_against_each_other(gpu: FakeGpu, tmp_path: Path) 
             seed=random.Random(0).randrange(100),
             budget_s=0.2,
             half_width=0.01,
-            verify=partial(verify_timed, OPERATOR, Precision.FP32, case, [], 0, np),
+            verify=partial(verify_timed, OPERATOR, Precision.FP32, case, [], 0, np, ()),
             telemetry=Telemetry(lambda: Reading(None, None, None, None)),
         )
     for one in measured:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from msbench.harness.check import VARIANTS
 from msbench.harness.protocols import Checks, Plan
-from msbench.harness.schedule import EXTRA_LIMIT, EXTRA_SHARE, Scheduled, schedule, work
+from msbench.harness.schedule import EXTRA_LIMIT, EXTRA_SHARE, Scheduled, schedule, suspects, work
 from msbench.spec import Split
 from tests.harness.fakes import OPERATOR, case
 
@@ -82,3 +82,9 @@ def test_cheap_first_and_nothing_above_the_limit(sizes: set[int], limit: float |
 
 def test_a_case_that_only_a_gpu_can_afford() -> None:
     assert work(WIDE, LARGE) > EXTRA_LIMIT > work(WIDE, case(64))
+
+
+def test_baselines_are_suspected_on_the_cheapest_case_only() -> None:
+    cases = (case(2048), case(64), case(777))
+    assert [suspects(OPERATOR, Plan(cases), one) for one in cases] == [True, True, True]
+    assert [suspects(OPERATOR, Plan(cases, trusted=True), one) for one in cases] == [False, True, False]

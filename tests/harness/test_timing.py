@@ -103,6 +103,7 @@ def measure(
     verify: Callable[..., Sequence[Failure | None]] = lambda versions: [None] * len(versions),
     telemetry: Telemetry | None = None,
     sittings: int = 1,
+    suspicious: bool = True,
 ) -> list[Measurement]:
     return timing.measure_group(
         subjects,
@@ -115,6 +116,7 @@ def measure(
         verify=verify,
         telemetry=telemetry or Telemetry(lambda: STEADY),
         sittings=sittings,
+        suspicious=suspicious,
         clock=clock,
     )
 
@@ -258,6 +260,14 @@ def test_a_failure_is_that_versions_alone(command: str) -> None:
     assert len(fine.samples_ns) >= 10
 
 
+def test_who_is_not_suspected_is_not_tried() -> None:
+    clock = Clock()
+    baseline = Made(clock, 5_000.0, fails={"keeps_stream": WorkerCrashed("The worker died of SIGSEGV.", "crash")})
+    (measured,) = measure([baseline], clock, suspicious=False)
+    assert measured.failure is None
+    assert len(measured.samples_ns) >= 10
+
+
 def test_a_hang_while_timing_is_a_timeout() -> None:
     clock = Clock()
     error = WorkerTimeout("The worker did not finish 'cold' within 30 s and was killed.")
@@ -309,7 +319,7 @@ def test_the_whole_measurement(gpu: FakeGpu) -> None:
             seed=0,
             budget_s=1.0,
             half_width=0.05,
-            verify=partial(verify_timed, OPERATOR, Precision.FP32, case, arenas, 0, np),
+            verify=partial(verify_timed, OPERATOR, Precision.FP32, case, arenas, 0, np, range(2)),
             telemetry=Telemetry(lambda: Reading(None, None, None, None)),
         )
     for one in measured:
