@@ -9,7 +9,7 @@ import pytest
 
 from msbench import operators
 from msbench.errors import SpecError, UnknownNameError
-from msbench.model import Origin
+from msbench.model import Candidate, Origin
 from msbench.spec import Array, Operator, Precision, Split
 
 EIGHT = (
@@ -287,6 +287,24 @@ def test_the_header_spells_the_precision() -> None:
     fp32, bf16 = (operators.header(op, p) for p in Precision)
     assert "typedef float scalar_t;" in fp32 and "#define MSBENCH_FP32 1" in fp32
     assert "typedef __nv_bfloat16 scalar_t;" in bf16 and "#define MSBENCH_BF16 1" in bf16
+
+
+@pytest.mark.parametrize(
+    ("precision", "source", "included"),
+    [
+        (Precision.FP32, "float x;", False),
+        (Precision.FP32, "// split\n__nv_bfloat16 high;", True),
+        (Precision.FP32, '#include "cuda_bf16.h"', True),
+        (Precision.BF16, "float x;", True),
+    ],
+)
+def test_what_takes_long_to_compile_is_included_where_it_is_used(
+    precision: Precision, source: str, included: bool
+) -> None:
+    op = operators.load("vector_add")
+    text = operators.entry(op, Candidate(op.name, precision, source)).before
+    assert ("#include <cuda_bf16.h>" in text) is included
+    assert ("#define MSBENCH_WITHOUT_BF16" in text) is not included
 
 
 def test_inputs_come_before_outputs_whatever_the_declaration_says(tmp_path: Path) -> None:

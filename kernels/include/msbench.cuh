@@ -3,8 +3,10 @@
 // `scalar_t` (float or __nv_bfloat16) comes from the generated header. Plain CUDA C++, so that the cpu executor runs it too.
 #pragma once
 
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
+#ifndef MSBENCH_WITHOUT_BF16
+#include <cuda_bf16.h>
+#endif
 
 #include <cstdint>
 
@@ -23,10 +25,6 @@ __host__ __device__ inline float to_float(float x) {
     return x;
 }
 
-__host__ __device__ inline float to_float(__nv_bfloat16 x) {
-    return __bfloat162float(x);
-}
-
 // Rounds to nearest even. `from_float<scalar_t>(x)`.
 template <typename T>
 __host__ __device__ inline T from_float(float x);
@@ -36,10 +34,16 @@ __host__ __device__ inline float from_float<float>(float x) {
     return x;
 }
 
+#ifndef MSBENCH_WITHOUT_BF16
+__host__ __device__ inline float to_float(__nv_bfloat16 x) {
+    return __bfloat162float(x);
+}
+
 template <>
 __host__ __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
     return __float2bfloat16_rn(x);
 }
+#endif
 
 // ---------------------------------------------------------------- 16-byte packets
 
