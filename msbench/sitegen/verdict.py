@@ -37,10 +37,21 @@ def task(site: Site, task_id: str) -> str:
     who = f"The fastest version, {shown.name}, is " if best else f"The library call ({shown.name}) is "
     parts = [compared(shown.over_naive, "the naive kernel")] if shown.over_naive else []
     if best and best.over_library:
-        parts.append(compared(best.over_library, "the fastest library call"))
+        parts += over_libraries(site, best, best.over_library, library)
     score = f"{joined(parts)}, over {counted(len(shown.cases), 'case')}"
     sentence = who + (score if parts else "timed, but not on every case, so it has no score")
     return f"{sentence}; {_roofline(shown)}." if shown.of_roofline else f"{sentence}."
+
+
+def over_libraries(site: Site, best: Version, over: Ratio, library: Version | None) -> list[str]:
+    """``over`` is against those that were timed beside it, among which ``library``, the fastest of all, may not have been."""
+    aside = site.compared(best, library) if library else None
+    if library is None or aside is None or aside.direct or aside.overall is None:
+        return [compared(over, "the fastest library call")]
+    return [
+        compared(over, "the fastest library call beside it"),
+        compared(aside.overall, f"{library.name}, timed on another occasion"),
+    ]
 
 
 def _roofline(version: Version) -> str:

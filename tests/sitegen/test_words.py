@@ -86,6 +86,18 @@ def test_versions_of_different_occasions_are_compared_by_way_of_naive(site: Site
     assert compared.cases["N=16777216"].value == pytest.approx(0.91 / 0.48, rel=0.03)
 
 
+def test_the_fastest_library_is_named_where_it_was_not_timed_beside_the_best(site: Site) -> None:
+    best, apart, beside = (version(site, name) for name in ("small blocks", "large blocks", "grid stride, repaired"))
+    over = Ratio(1.52, 1.5, 1.54, None)
+    said = verdict.over_libraries(site, best, over, apart)
+    assert said[0] == "1.52× as fast as the fastest library call beside it"
+    overall = site.compared(best, apart).overall
+    assert overall is not None
+    assert said[1:] == [f"{overall.value:.2f}× as fast as large blocks, timed on another occasion"]
+    for library in (beside, None):
+        assert verdict.over_libraries(site, best, over, library) == ["1.52× as fast as the fastest library call"]
+
+
 def test_the_counters_that_moved_the_most_come_first() -> None:
     before = {
         "dram__throughput.avg.pct_of_peak_sustained_elapsed": 24.0,
