@@ -88,7 +88,6 @@ class Worker:
         self._stirred: ctypes.Array[ctypes.c_uint64] | None = None  # a pointer in a structure keeps nothing alive
         self._before: dict[str, str] = {}  # the state in which the current job was prepared
         self._confine: Callable[[], object] = wire.confine
-        self._had_second_chance = False
 
     def handlers(self) -> dict[str, wire.Handler]:
         """What the referee may ask for."""
@@ -171,8 +170,7 @@ class Worker:
         """See that the launcher's work waits while the stream is held."""
         stage = ctypes.c_int()
         call, wait = ctypes.byref(self._call), ctypes.c_double(wait_seconds)
-        look = partial(self._runner.runner_keeps_stream, call, wait, ctypes.byref(stage))
-        self._done(self._second_chance(look), stage)
+        self._done(self._runner.runner_keeps_stream(call, wait, ctypes.byref(stage)), stage)
 
     def cold(self, first_set: int, repetitions: int, held: bool, as_drawn: bool) -> dict[str, Any]:
         """Time cold repetitions; times in milliseconds as CUDA gives them, host times in nanoseconds.
@@ -335,11 +333,10 @@ class Worker:
 
     def _cold(self, call: _Call, first_set: int, repetitions: int, held: bool) -> dict[str, Any]:
         ms, host, stage = (ctypes.c_float * repetitions)(), (ctypes.c_double * repetitions)(), ctypes.c_int()
-        batch = partial(
-            self._runner.runner_cold,
-            *(ctypes.byref(call), first_set, repetitions, int(held), ms, host, ctypes.byref(stage)),
+        code = self._runner.runner_cold(
+            ctypes.byref(call), first_set, repetitions, int(held), ms, host, ctypes.byref(stage)
         )
-        self._done(self._second_chance(batch), stage)
+        self._done(code, stage)
         return {"ms": list(ms), "host_ns": list(host)}
 
     def _nothing(self, launches: int) -> _Call:
@@ -348,17 +345,6 @@ class Worker:
     def _describe(self, code: int) -> str:
         name, text = self._runner.runner_error_name(code), self._runner.runner_error_text(code)
         return f"{name.decode()}, {text.decode()}"
-
-    def _second_chance(self, look: Callable[[], int]) -> int:
-        """The code of a call that holds the stream; once in a process's life, the call may be made again.
-
-        Where the host stands still for as long as the stream is held, the launcher seems to have waited for it.
-        """
-        code = look()
-        if code == _BLOCKED and not self._had_second_chance:
-            self._had_second_chance = True
-            code = look()
-        return code
 
     def _done(self, code: int, stage: ctypes.c_int | None = None) -> None:
         if not code:

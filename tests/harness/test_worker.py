@@ -132,15 +132,11 @@ def test_a_launcher_that_waits_for_the_held_stream_is_found_out(gpu: FakeGpu, ru
     assert len(runner.cold(0, 2, held=False).samples_ns) == 2
 
 
-def test_a_host_that_stands_still_once_is_no_launcher_that_waits(gpu: FakeGpu, runner: GpuRunner) -> None:
-    case = mode("stalls")
-    arena, _ = filled(gpu, case)
-    runner.prepare(Job.of(OPERATOR, case, [arena]))
-    runner.keeps_stream(0.01)
-    case = mode("synchronizes")
-    runner.prepare(Job.of(OPERATOR, case, [arena]))
-    with pytest.raises(LaunchFailed, match="it synchronises"):
-        runner.keeps_stream(0.01)
+def test_what_a_kernel_does_wrong_is_no_story_of_the_harness(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, mode("returns"))
+    with pytest.raises(LaunchFailed) as failed:
+        runner.launch(arena, mode("returns"))
+    assert "Traceback" not in failed.value.log
 
 
 def test_work_outside_the_stream_is_found_out(gpu: FakeGpu, runner: GpuRunner) -> None:

@@ -14,7 +14,7 @@
 extern "C" void fake_set_sticky(int code);
 extern "C" void fake_set_last_error(int code);
 
-enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal, kSettings, kRounding, kKeeps, kStalls };
+enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal, kSettings, kRounding, kKeeps };
 
 struct Work {
     const float* x;
@@ -66,9 +66,6 @@ extern "C" int msbench_launch(void* const* arrays, const double* scalars, const 
         work(w);
     else
         cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), work, w);
-    static bool stalled = false;
-    if (mode == kStalls && !stalled) std::this_thread::sleep_for(std::chrono::seconds(1));
-    stalled = true;
     if (mode == kSynchronizes) cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
     return 0;
 }
