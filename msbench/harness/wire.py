@@ -92,9 +92,11 @@ def _answer(handlers: dict[str, Handler], message: dict[str, Any]) -> dict[str, 
     try:
         return {"id": message["id"], "result": handlers[command](**message["payload"]) or {}}
     except Exception as error:
-        traceback.print_exc()
-        sys.stderr.flush()
-        kind = getattr(error, "kind", "") or type(error).__name__
+        kind = getattr(error, "kind", "")
+        if not kind:  # a bug of the worker's; else its message says all, and what it printed is the kernel's own
+            traceback.print_exc()
+            sys.stderr.flush()
+            kind = type(error).__name__
         return {"id": message["id"], "error": {"kind": kind, "message": str(error), "log": getattr(error, "log", "")}}
 
 
