@@ -1,7 +1,7 @@
 // Sparse matrix in CSR times a dense matrix by cuSPARSE's generic SpMM after cusparseSpMM_preprocess, which analyses the sparsity
 // pattern and is not timed: what a solver gets that multiplies by one matrix again and again. The first call with a shape tries
-// two CSR algorithms. The third, CUSPARSE_SPMM_CSR_ALG3, is wrong after its analysis, or reads where nothing is, on the skewed
-// matrix of 16384 rows with K = 512 (CUDA 13.0, H200, 2026-11-22).
+// two CSR algorithms. With the third, CUSPARSE_SPMM_CSR_ALG3, `msbench bench spmm_csr` ended with an illegal memory access on the
+// skewed matrix of 16384 rows (CUDA 13.0, H200, 2026-11-22).
 // msbench: link cusparse
 #include "msbench_cusparse.cuh"
 

@@ -63,7 +63,7 @@ OPERATOR = Operator(
         "in bf16 a pass of its own rounds them, as some algorithms may add parts of a row atomically; nothing is prepared "
         "or kept for a matrix, as a launcher meets every one for the first time. In cusparse_prepared, "
         "cusparseSpMM_preprocess has analysed the sparsity pattern before the call, which is not timed; the third algorithm "
-        "is left out there, being wrong after it (CUDA 13.0)."
+        "is left out there, which crashes after it (CUDA 13.0)."
     ),
     bytes_note=(
         "Each entry needs a row of X, and X is larger than L2: rows are read from memory many times. The spec "
