@@ -67,6 +67,9 @@ def pages(site: Site) -> Iterator[Page]:
         "unmeasured": sum(len(_of_one(found[s])) for s in (Study.SAME, Study.SLOWDOWN)) - len(same) - len(slowed),
         "disturbed": sum(pair.disturbed for pair in (*same, *slowed)),
         "itself": itself,
+        "studied": list(
+            {(r.label, r.proof.commands): r for r in (*found[Study.SAME], *found[Study.SLOWDOWN])}.values()
+        ),
         "faults": [(one, trials.kills(one.proof.trials), others(one.proof)) for one in found[Study.FAULTS]],
         "paces": [(pace, fmt.day(pace.created_at)) for pace in shown_paces],
         "verdicts": verdicts,
