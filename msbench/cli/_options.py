@@ -68,7 +68,8 @@ Sittings = Annotated[
         "--sittings",
         min=1,
         max=1000,
-        help="How many times a case is measured, each time in new processes; those of more than 20 ms once.",
+        help="How many times a case is measured, each time in new processes; those of more than 0.2 ms four times at most, "
+        "of more than 20 ms once.",
     ),
 ]
 SEEDS = 2**63 - 1  # the largest integer of a database

@@ -51,7 +51,7 @@ def evaluate_file(
     sanitize: Annotated[
         bool, typer.Option("--sanitize", help="With the cpu executor: run under AddressSanitizer.")
     ] = False,
-    sittings: Sittings = 4,
+    sittings: Sittings = 7,
     quick: Annotated[
         bool, typer.Option("--quick", help="Check ordinary inputs only, not the adversarial ones.")
     ] = False,

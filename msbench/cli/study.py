@@ -44,7 +44,7 @@ def study(
             show_default=False,
         ),
     ] = None,
-    sittings: Sittings = 4,
+    sittings: Sittings = 7,
     seed: Seed = 0,
     device: Device = None,
     db: Db = None,

@@ -33,14 +33,22 @@ class WholeCalls:
         """Nothing: these calls may use any stream, and wait for it."""
 
     def cold(
-        self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0, as_drawn: bool = False
+        self,
+        first_set: int,
+        repetitions: int,
+        *,
+        held: bool = True,
+        limit_s: float = 30.0,
+        as_drawn: bool = False,
+        place: int = 0,
     ) -> Batch:
-        """Whole calls with an emptied L2, always on the inputs as drawn; ``held`` means nothing here."""
+        """Whole calls with an emptied L2, always on the inputs as drawn; ``held`` and ``place`` mean nothing here."""
         return self._runner.whole(first_set, min(repetitions, _MOST), limit_s=limit_s)
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch:
-        """An empty kernel, launched and waited for in the same way."""
-        return self._runner.whole(0, repetitions, nothing=True)
+        """So many calls of an empty kernel, each launched and waited for in the same way: as many times what one takes."""
+        one = self._runner.whole(0, repetitions, nothing=True)
+        return Batch(tuple(launches * ns for ns in one.samples_ns), one.host_ns)
 
     def capture(self, copies: int) -> int:
         """One operation: no graph is made, since what waits or allocates can't be in one; ``replay`` makes the calls."""

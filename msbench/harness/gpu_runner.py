@@ -16,6 +16,7 @@ from msbench.harness.arena import Arena, Slot
 from msbench.harness.confine import Rules
 from msbench.harness.process import Watch, WorkerProcess
 from msbench.harness.screen import is_library
+from msbench.harness.shared_memory import Block
 from msbench.model import Candidate, Fault, Origin
 from msbench.spec import Case, Operator
 
@@ -48,6 +49,7 @@ class Job:
     """One call: where each array of each input set lies, and the scalars and dimensions in the prototype's order.
 
     ``stirred``: of each array how many elements may change places between cold repetitions, and an element's bytes.
+    ``workspace``: memory for all versions' workspaces, where they fit; otherwise each has its own.
     """
 
     sets: tuple[Mapping[str, Any], ...]
@@ -56,9 +58,18 @@ class Job:
     dims: tuple[int, ...]
     poison: bool
     stirred: tuple[int, ...] = ()
+    workspace: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, op: Operator, case: Case, arenas: Sequence[Arena], *, poison: bool = False) -> Job:
+    def of(
+        cls,
+        op: Operator,
+        case: Case,
+        arenas: Sequence[Arena],
+        *,
+        poison: bool = False,
+        workspace: Block | None = None,
+    ) -> Job:
         """The job of a case on one or more arenas; ``poison``: cold repetitions overwrite the outputs first."""
         return cls(
             sets=tuple({"handle": a.handle, "offsets": list(a.layout.offsets)} for a in arenas),
@@ -67,6 +78,7 @@ class Job:
             dims=tuple(case.dim(d.name) for d in op.dims),
             poison=poison,
             stirred=tuple(n for s in arenas[0].layout.slots for n in _stirred(s)),
+            workspace={"handle": workspace.handle, "nbytes": workspace.nbytes} if workspace else None,
         )
 
     def payload(self) -> dict[str, Any]:
@@ -78,6 +90,7 @@ class Job:
             "dims": self.dims,
             "poison": self.poison,
             "stirred": self.stirred,
+            "workspace": self.workspace,
         }
 
 
@@ -166,12 +179,20 @@ class MeasuredProcess:
         held: bool = True,
         limit_s: float = LAUNCH_LIMIT_S,
         as_drawn: bool = False,
+        place: int = 0,
     ) -> Batch:
         """Time cold repetitions on the prepared job's input sets, in turn.
 
-        Before each repetition two elements of each input change places, unless the inputs have to stay ``as_drawn``.
+        Before each repetition two elements of each input change places, unless the inputs have to stay ``as_drawn``. ``place``:
+        the number of a place for the workspace, where that is lent.
         """
-        repeated = {"first_set": first_set, "repetitions": repetitions, "held": held, "as_drawn": as_drawn}
+        repeated = {
+            "first_set": first_set,
+            "repetitions": repetitions,
+            "held": held,
+            "as_drawn": as_drawn,
+            "place": place,
+        }
         return _batch(self._call("cold", limit_s, **repeated))
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch:

@@ -32,12 +32,14 @@ def measure(
     for done, case in enumerate(cases, 1):
         parts[case] = [_measure_group(executor, op, precision, plan, entries, case)]
         progress.advanced(done, len(cases), case.id)
-    again = [case for case, (found,) in parts.items() if sittings.sits_again(list(found.values()))]
-    for number in range(2, plan.sittings + 1 if again else 2):
+    numbers = {case: sittings.number_for(list(found.values()), plan.sittings) for case, (found,) in parts.items()}
+    last = max(numbers.values(), default=1)
+    for number in range(2, last + 1):
         open_anew(executor, op, [entry for entry in entries if entry.alive])
+        again = [case for case in parts if numbers[case] >= number]
         for case in again:
             parts[case].append(_measure_group(executor, op, precision, plan, entries, case))
-        progress.advanced(number, plan.sittings, f"{len(again)} cases, in new processes")
+        progress.advanced(number, last, f"{len(again)} cases, in new processes")
     for sat in parts.values():
         whole = [number for number in sat[0] if all(number in part for part in sat)]
         joined = sittings.join([[part[number] for number in whole] for part in sat], plan.half_width)

@@ -13,21 +13,26 @@ from statistics import fmean
 from msbench.model import Measurement
 from msbench.statistics import converged, median
 
-SHORT_NS = 2e4
-"""A case on which some version is faster than this is always measured in several sittings: its launch matters."""
+SHORT_NS = 2e5
+"""A case on which some version is faster than this is measured in all sittings: its launches matter."""
 
 LONG_NS = 2e7
-"""Any other case, unless some version takes longer than this: sitting again would take long, and tell little."""
+"""A case on which all are slower than that, and some slower than this, is measured once: more would take long, and tell little."""
+
+FEW = 4
+"""Any other case has no more sittings than this."""
 
 
-def several(times_ns: Sequence[float]) -> bool:
-    """Whether versions that take so long are measured in several sittings."""
-    return bool(times_ns) and (min(times_ns) < SHORT_NS or max(times_ns) < LONG_NS)
+def number_of(times_ns: Sequence[float], most: int) -> int:
+    """In how many sittings versions that take so long are measured, out of so many at the most."""
+    if not times_ns or (min(times_ns) >= SHORT_NS and max(times_ns) >= LONG_NS):
+        return 1
+    return most if min(times_ns) < SHORT_NS else min(most, FEW)
 
 
-def sits_again(measurements: Sequence[Measurement]) -> bool:
-    """Whether a group that was measured once is measured in further sittings."""
-    return several([time for time in map(_time_ns, measurements) if time is not None])
+def number_for(measurements: Sequence[Measurement], most: int) -> int:
+    """In how many sittings a group is measured that was measured once."""
+    return number_of([time for time in map(_time_ns, measurements) if time is not None], most)
 
 
 def join(sittings: Sequence[Sequence[Measurement]], half_width: float) -> list[Measurement]:

@@ -17,7 +17,7 @@ from typing import Protocol
 from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
 from msbench.harness.check import fault_of
 from msbench.harness.gpu_runner import Batch, Job
-from msbench.harness.sittings import several
+from msbench.harness.sittings import number_of
 from msbench.harness.telemetry import Telemetry
 from msbench.model import Failure, Measurement
 from msbench.spec import Case
@@ -44,7 +44,8 @@ _FIXED_COMMANDS = (
 )
 _OTHER_COMMANDS = 2  # where there are inputs and a workspace: two elements change places, and it is overwritten
 _UNKNOWN_NODES = 16  # of a call that can't be captured
-_MIN_ROUNDS = 10  # of calls that are fast, in a single sitting
+_MIN_ROUNDS = 10  # of calls that are fast
+_MIN_SITTING_ROUNDS = 25  # in each of several sittings: starting its processes takes far longer than these
 _MIN_LONG_ROUNDS = 5
 _MIN_SLOW_ROUNDS = 3
 _LONG_ROUND_NS = 5e7
@@ -55,10 +56,12 @@ _HOT_SAMPLE_NS = 5e5
 _HOT_SAMPLES = 7
 _HOT_NODES = 512
 _FLOOR_REPETITIONS = PLACES
+# Empty kernels in a row by which processes are compared. Of one alone the launch is a small part, and in sixteen there is something
+# that calls do not have (docs/method.md).
 _FLOOR_LAUNCHES = 4
-_FLOOR_ROUNDS = 2  # of which one has floors
-_FLOORS = 80  # samples, whose mean is known far better than to the 32 ns of a tick; short calls have many more rounds
-_LATER_FLOOR_ROUNDS = 4  # of which one has floors from there on
+_FLOOR_ROUNDS = 2  # of which one has floors of several launches
+_FLOORS = 400  # of their samples, whose mean is known far better than to the 32 ns of a tick
+_LATER_FLOOR_ROUNDS = 4  # of which one has them from there on, and of one launch always
 _BUSY_S = 0.01
 _ROUNDS_A_READING = 8  # of the GPU's clocks, which takes some milliseconds
 _VERIFIED_REPETITIONS = 4
@@ -79,7 +82,14 @@ class Subject(Protocol):
     def keeps_stream(self, wait_s: float) -> None: ...
 
     def cold(
-        self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0, as_drawn: bool = False
+        self,
+        first_set: int,
+        repetitions: int,
+        *,
+        held: bool = True,
+        limit_s: float = 30.0,
+        as_drawn: bool = False,
+        place: int = 0,
     ) -> Batch: ...
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch: ...
@@ -137,11 +147,6 @@ class Track:
         """How many commands a call enqueues, as far as is known."""
         return self.nodes or _UNKNOWN_NODES
 
-    @property
-    def launches(self) -> int:
-        """How many empty kernels in a row are its floor."""
-        return min(self.nodes or 1, _FLOOR_LAUNCHES)
-
     def floor_ns(self, launches: int = 1) -> float | None:
         """What so many empty kernels in a row took in this version's process, in the same rounds."""
         floors = self.floors.get(launches)
@@ -163,10 +168,10 @@ class Track:
         self.host_ns.clear()
         self.floors.clear()
 
-    def batch(self, repetitions: int | None = None) -> Batch:
-        """One batch on the next input sets."""
+    def batch(self, repetitions: int | None = None, place: int = 0) -> Batch:
+        """One batch on the next input sets, with its workspace at a place."""
         count = repetitions or self.repetitions
-        batch = self._cold(self.turn, count)
+        batch = self._cold(self.turn, count, place=place)
         self.turn += count
         return batch
 
@@ -174,9 +179,9 @@ class Track:
         """A batch like those that were timed, short, and starting with a certain input set, whose inputs stay as drawn."""
         return self._cold(first_set, min(self.repetitions, _VERIFIED_REPETITIONS), as_drawn=True)
 
-    def _cold(self, first_set: int, count: int, as_drawn: bool = False) -> Batch:
+    def _cold(self, first_set: int, count: int, as_drawn: bool = False, place: int = 0) -> Batch:
         limit_s = 30.0 + 10 * count * (self.estimate_ns + _OVERHEAD_NS) / 1e9
-        return self.subject.cold(first_set, count, held=self.held, limit_s=limit_s, as_drawn=as_drawn)
+        return self.subject.cold(first_set, count, held=self.held, limit_s=limit_s, as_drawn=as_drawn, place=place)
 
 
 def measure_group(
@@ -205,9 +210,8 @@ def measure_group(
     tracks = [Track(subject) for subject in subjects]
     for track in tracks:
         _guarded(track, partial(_warm_up, job=job, suspicious=suspicious))
-    if not several([track.estimate_ns for track in tracks if track.alive]):
-        sittings = 1
-    enough = Enough(budget_s / sittings, half_width, _MIN_ROUNDS if sittings == 1 else _MIN_LONG_ROUNDS)
+    sittings = number_of([track.estimate_ns for track in tracks if track.alive], sittings)
+    enough = Enough(budget_s / sittings, half_width, _MIN_ROUNDS if sittings == 1 else _MIN_SITTING_ROUNDS)
     rng = random.Random(seed)
     _interleave(tracks, rng, enough, telemetry, clock)
     if telemetry.conditions().unsteady:
@@ -247,18 +251,17 @@ def measure_group(
 
 
 def _shifts(tracks: Sequence[Track]) -> list[float]:
-    """What is added to each version's times so that all have the same floor, in ns.
+    """What is added to each version's times so that launches cost the same in all processes, in ns.
 
-    The two events and the launches between them take a little longer in one process than in another, for as long as it
-    lives; as many empty kernels in a row show by how much. The group keeps its mean.
+    A launch takes up to a tenth of a microsecond longer in one process than in another, for as long as it lives; four empty
+    kernels in a row show by how much, and a call has its operations' part of that. The group keeps its mean.
     """
-    shifts = []
-    for track in tracks:
-        own = track.floor_ns(track.launches)
-        floors = [other.floor_ns(track.launches) for other in tracks]
-        known = [floor for floor in floors if floor is not None]
-        shifts.append(0.0 if own is None else fmean(known) - own)
-    return shifts
+    floors = [track.floor_ns(_FLOOR_LAUNCHES) for track in tracks]
+    known = [floor for floor in floors if floor is not None]
+    return [
+        0.0 if floor is None else (fmean(known) - floor) * (track.nodes or 1) / _FLOOR_LAUNCHES
+        for track, floor in zip(tracks, floors, strict=True)
+    ]
 
 
 def _shifted(samples: Sequence[float], shift: float) -> tuple[float, ...]:
@@ -325,7 +328,7 @@ def _interleave(
         _guarded(track, lambda track: track.subject.busy(_BUSY_S))  # one for all: what follows keeps the clocks up
     started = clock()
     spent = {id(track): 0.0 for track in tracks}
-    floors = sorted({1} | {track.launches for track in tracks if track.alive})
+    places = [rng.getrandbits(32) for _ in range(MAX_ROUNDS)]
     for number in range(MAX_ROUNDS):
         due = [t for t in tracks if t.alive and not _had_its_share(t, spent[id(t)], tracks, enough.budget_s)]
         if not due:
@@ -333,7 +336,7 @@ def _interleave(
         rng.shuffle(due)
         for track in due:
             before = clock()
-            _guarded(track, partial(_round, floors=floors))
+            _guarded(track, partial(_round, place=places[number]))
             spent[id(track)] += clock() - before
         if number % _ROUNDS_A_READING == 0:
             telemetry.sample()
@@ -348,12 +351,14 @@ def _interleave(
     telemetry.sample()
 
 
-def _round(track: Track, floors: Sequence[int]) -> None:
-    batch = track.batch()
-    every = _FLOOR_ROUNDS if len(track.floors.get(1, ())) < _FLOORS else _LATER_FLOOR_ROUNDS
-    for launches in floors if len(track.rounds) % every == 0 else ():
-        batch_of_nothing = track.subject.floor(_FLOOR_REPETITIONS, launches)
-        track.floors.setdefault(launches, []).extend(batch_of_nothing.samples_ns)
+def _round(track: Track, place: int) -> None:
+    number = len(track.rounds)
+    batch = track.batch(place=place)
+    several = _FLOOR_ROUNDS if len(track.floors.get(_FLOOR_LAUNCHES, ())) < _FLOORS else _LATER_FLOOR_ROUNDS
+    for launches, every in ((1, _LATER_FLOOR_ROUNDS), (_FLOOR_LAUNCHES, several)):
+        if number % every == 0:
+            floor = track.subject.floor(_FLOOR_REPETITIONS, launches)
+            track.floors.setdefault(launches, []).extend(floor.samples_ns)
     track.rounds.append(batch.samples_ns)
     track.host_ns.extend(batch.host_ns)
 
@@ -402,7 +407,7 @@ def _compare_clocks(track: Track, clock: Callable[[], float]) -> None:
         start = clock()
         batch = track.batch()
         between = clock()
-        floor = track.subject.floor(len(batch.samples_ns), track.launches)
+        floor = track.subject.floor(len(batch.samples_ns), min(track.nodes or 1, _FLOOR_LAUNCHES))
         mine_ns = ((between - start) - (clock() - between)) * 1e9
         told_ns = sum(batch.samples_ns) - sum(floor.samples_ns) + sum(batch.host_ns)
         allowed_ns = _CLOCK_FACTOR * max(told_ns, 0.0) + _CLOCK_EACH_NS * len(batch.samples_ns) + _CLOCK_ONCE_NS

@@ -172,14 +172,16 @@ class Worker:
         call, wait = ctypes.byref(self._call), ctypes.c_double(wait_seconds)
         self._done(self._runner.runner_keeps_stream(call, wait, ctypes.byref(stage)), stage)
 
-    def cold(self, first_set: int, repetitions: int, held: bool, as_drawn: bool) -> dict[str, Any]:
+    def cold(self, first_set: int, repetitions: int, held: bool, as_drawn: bool, place: int) -> dict[str, Any]:
         """Time cold repetitions; times in milliseconds as CUDA gives them, host times in nanoseconds.
 
+        ``place``: where in lent memory the workspace lies; the same number is the same place for all that need as much.
         ``as_drawn``: leave the inputs alone; otherwise two elements of each change places before each repetition. That is
         the last batch of a job, so it is seen then whether any of them has left something changed: looking takes half as
         long as a short batch.
         """
         self._call.stirred = None if as_drawn else self._stirred
+        self._place(place)
         found = self._cold(self._call, first_set, repetitions, held)
         if as_drawn:
             self._unchanged(self._before)
@@ -227,6 +229,7 @@ class Worker:
     def capture(self, copies: int, nothing: bool = False) -> dict[str, Any]:
         """Capture calls (of an empty kernel, for ``nothing``) into the graph that ``replay`` plays."""
         call = self._nothing(1) if nothing else self._call
+        self._place(0)
         stage, nodes = ctypes.c_int(), ctypes.c_uint64()
         code = self._runner.runner_capture(ctypes.byref(call), copies, ctypes.byref(nodes), ctypes.byref(stage))
         self._done(code, stage)
@@ -284,6 +287,9 @@ class Worker:
         outputs = job["output_bytes"]
         pointers = [pointer for row in rows for pointer in row]
         workspace = int(self._candidate.msbench_workspace(scalars, dims))
+        lent = job.get("workspace")
+        memory = self._map(lent["handle"]) if lent else None
+        self._runner.runner_lend(ctypes.c_void_p(memory), ctypes.c_size_t(lent["nbytes"] if lent else 0))
         self._done(self._runner.runner_reserve(ctypes.c_size_t(workspace)))
         self._stirred = (ctypes.c_uint64 * (2 * len(rows[0])))(*job["stirred"])
         self._call = _Call(
@@ -313,6 +319,11 @@ class Worker:
                 )
             self._mapped[handle] = pointer.value or 0
         return self._mapped[handle]
+
+    def _place(self, place: int) -> None:
+        """Move the workspace in lent memory; not that of a library that has prepared for addresses."""
+        if not self.untimed_ns()["ns"]:
+            self._runner.runner_place(ctypes.c_size_t(self._call.workspace_bytes), ctypes.c_uint64(place))
 
     def _once(self, input_set: int, fresh: bool) -> None:
         stage = ctypes.c_int()

@@ -11,7 +11,7 @@ from msbench.errors import WorkerCrashed
 from msbench.harness.arena import Arena
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Plan
-from msbench.harness.sittings import join, sits_again
+from msbench.harness.sittings import join, number_for
 from msbench.model import Candidate, Failure, Fault, Measurement, Status
 from msbench.spec import Case, Operator, Precision
 from msbench.statistics import estimate, log_ratios
@@ -60,11 +60,12 @@ def test_one_sitting_is_left_as_it_is() -> None:
     assert join([group], 0.01) == group
 
 
-def test_what_is_measured_again() -> None:
-    assert sits_again([measurement(1e5), measurement(1.9e7)])
-    assert not sits_again([measurement(1e5), measurement(2.1e7)])  # would take long
-    assert sits_again([measurement(1.9e4), measurement(2.1e7)])  # but short cases always need it
-    assert not sits_again([])
+def test_how_often_a_case_is_measured() -> None:
+    assert number_for([measurement(1.9e5), measurement(2.1e7)], 7) == 7  # short ones need it most, whatever it takes
+    assert number_for([measurement(2.1e5), measurement(1.9e7)], 7) == 4
+    assert number_for([measurement(2.1e5), measurement(1.9e7)], 3) == 3
+    assert number_for([measurement(2.1e5), measurement(2.1e7)], 7) == 1  # would take long
+    assert number_for([], 7) == 1
 
 
 def test_what_disturbed_a_sitting_is_said_of_it() -> None:
@@ -130,4 +131,4 @@ def test_a_process_that_cannot_be_had_again_fails_its_version_alone(monkeypatch:
     plan = Plan(cases=OPERATOR.cases, checks=Checks.QUICK)
     good, bad = evaluate(executor, OPERATOR, Precision.FP32, [a(), b()], plan, command="test")
     assert (good.status, bad.status) == (Status.PASSED, Status.MEASURE_FAILED)
-    assert {m.sittings for m in good.measurements} == {4}
+    assert {m.sittings for m in good.measurements} == {Plan(cases=()).sittings}

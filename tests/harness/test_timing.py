@@ -58,6 +58,8 @@ class Made:
         self.rng = random.Random(time_ns)
         self.alive = True
         self.batches: list[tuple[int, int, bool]] = []
+        self.places: list[int] = []
+        self.launch_ns = 2000.0
         self.graph = 0
 
     def _run(self, command: str) -> None:
@@ -71,9 +73,17 @@ class Made:
         self._run("keeps_stream")
 
     def cold(
-        self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0, as_drawn: bool = False
+        self,
+        first_set: int,
+        repetitions: int,
+        *,
+        held: bool = True,
+        limit_s: float = 30.0,
+        as_drawn: bool = False,
+        place: int = 0,
     ) -> Batch:
         self._run("cold")
+        self.places.append(place)
         self.batches.append((first_set, repetitions, held))
         self.log.append(self)
         samples = tuple(self.time_ns * self.rng.lognormvariate(0, self.noise) for _ in range(repetitions))
@@ -82,7 +92,7 @@ class Made:
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch:
         self._run("floor")
-        return Batch((2000.0 * launches,) * repetitions, (1000.0,) * repetitions)
+        return Batch((self.launch_ns * launches,) * repetitions, (1000.0,) * repetitions)
 
     def capture(self, copies: int) -> int:
         self._run("capture")
@@ -143,7 +153,14 @@ class Forger(Made):
     """Tells a tenth of what its calls take."""
 
     def cold(
-        self, first_set: int, repetitions: int, *, held: bool = True, limit_s: float = 30.0, as_drawn: bool = False
+        self,
+        first_set: int,
+        repetitions: int,
+        *,
+        held: bool = True,
+        limit_s: float = 30.0,
+        as_drawn: bool = False,
+        place: int = 0,
     ) -> Batch:
         told = super().cold(first_set, repetitions, held=held, limit_s=limit_s)
         return Batch(tuple(sample / 10 for sample in told.samples_ns), told.host_ns)
@@ -170,6 +187,26 @@ def test_unsteady_clocks_are_measured_once_more_and_then_said(capped: int, times
     assert len(timed) == pytest.approx(10 * times, abs=1)
 
 
+def test_all_versions_work_at_the_same_places_in_a_round() -> None:
+    clock = Clock()
+    subjects = [Made(clock, 10_000.0) for _ in range(2)]
+    measure(subjects, clock)
+    first, second = ([place for place in subject.places if place] for subject in subjects)
+    assert first == second
+    assert len(set(first)) >= 10
+
+
+@pytest.mark.parametrize("nodes", [1, 3, 16, 64])
+def test_what_launches_cost_in_one_process_is_taken_off(nodes: int) -> None:
+    """Two copies of a call of so many kernels, each of which takes 100 ns longer in one process."""
+    clock = Clock()
+    slow, fast = (Made(clock, (1000.0 + extra) * nodes, nodes=nodes, noise=1e-5) for extra in (100, 0))
+    slow.launch_ns, fast.launch_ns = 2100.0, 2000.0
+    found = measure([slow, fast], clock)
+    ratio, _, _ = bootstrap_ratio(*(one.samples_ns for one in found))
+    assert ratio == pytest.approx(1.0, abs=2e-3)
+
+
 def test_turns_are_shuffled() -> None:
     clock, log = Clock(), list[Made]()
     subjects = [Made(clock, 10_000.0, noise=0.2, log=log) for _ in range(3)]
@@ -179,13 +216,13 @@ def test_turns_are_shuffled() -> None:
     assert len(set(rounds)) > 1
 
 
-def test_a_sitting_of_several_needs_fewer_rounds() -> None:
+def test_a_sitting_of_several_has_more_rounds() -> None:
     lengths = []
     for sittings in (1, 4):
         clock = Clock()
         found = measure([Made(clock, 10_000.0, noise=1e-4) for _ in range(2)], clock, sittings=sittings)
         lengths.append(len(found[0].samples_ns))
-    assert lengths == [10, 5]
+    assert lengths == [10, 25]
 
 
 def test_batches_visit_every_place_of_a_launch_equally_often() -> None:

@@ -15,6 +15,7 @@ from msbench.harness import gpu_runner, worker
 from msbench.harness.check import POISONS
 from msbench.harness.confine import Rules
 from msbench.harness.gpu_runner import GpuRunner, Job
+from msbench.harness.shared_memory import Block
 from msbench.model import Origin
 from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
 
@@ -202,6 +203,39 @@ def test_a_workspace_is_overwritten_between_timed_repetitions(gpu: FakeGpu, runn
     assert arena.view("y")[0] == 1.0
 
 
+def test_versions_share_lent_memory_for_their_workspaces(gpu: FakeGpu) -> None:
+    """Of which "keeps" writes the first byte: 1, where it was overwritten before."""
+    lent = gpu.shared / "lent"
+    lent.write_bytes(bytes(1 << 16))
+    block = Block(0, 1 << 16, str(lent).encode().ljust(64, b"\0").hex())
+    found = []
+    with gpu.runner_of(label="a") as first, gpu.runner_of(label="b") as second:
+        arena, _ = filled(gpu, mode("keeps"))
+        for place in (3, 4):
+            for one in (first, second):
+                one.prepare(Job.of(OPERATOR, mode("keeps"), [arena], poison=True, workspace=block))
+                one.cold(0, 1, place=place)
+                found.append(lent.read_bytes().index(1))
+                assert lent.read_bytes().count(b"\xff") == (1 << 16) - 1  # nothing of who worked there before
+        lent.write_bytes(bytes(1 << 16))
+        first.prepare(Job.of(OPERATOR, mode("keeps"), [arena], poison=True))
+        first.cold(0, 1, place=3)
+    assert found[0] == found[1] != found[2] == found[3]
+    assert not any(at % 256 for at in found)
+    assert lent.read_bytes() == bytes(1 << 16)  # nothing is left there by a job that was not lent it
+
+
+def test_a_workspace_that_does_not_fit_what_is_lent_is_its_own(gpu: FakeGpu, runner: GpuRunner) -> None:
+    lent = gpu.shared / "small"
+    lent.write_bytes(bytes(1024))  # no room for the guard behind 1000 bytes
+    block = Block(0, 1024, str(lent).encode().ljust(64, b"\0").hex())
+    arena, _ = filled(gpu, mode("keeps"))
+    runner.prepare(Job.of(OPERATOR, mode("keeps"), [arena], poison=True, workspace=block))
+    runner.cold(0, 5, place=7)
+    assert arena.view("y")[0] == 1.0
+    assert lent.read_bytes() == b"\xff" * 1024  # overwritten, and not written to
+
+
 def test_a_process_that_rests_works_again(gpu: FakeGpu, runner: GpuRunner) -> None:
     arena, _ = filled(gpu, mode("keeps"))
     runner.launch(arena, mode("keeps"))
@@ -337,5 +371,5 @@ def test_which_elements_change_places_stays_what_the_job_said(monkeypatch: pytes
     job = {"scalars": [], "dims": [], "output_bytes": [4], "poison": True, "stirred": [1024, 4, 0, 4]}
     one._set_up(job, [[4096, 8192]])
     for as_drawn in (False, True, False, False):
-        one.cold(0, 1, held=True, as_drawn=as_drawn)
+        one.cold(0, 1, held=True, as_drawn=as_drawn, place=0)
     assert seen == [[1024, 4, 0, 4], None, [1024, 4, 0, 4], [1024, 4, 0, 4]]

@@ -27,6 +27,9 @@ int poison_workspace(const Call* call) {
     return cudaMemsetAsync(runner.workspace, kPoison, call->workspace_bytes, runner.stream);
 }
 
+// What one version left in lent memory is no other's to read.
+int poison_lent() { return runner.lent ? cudaMemsetAsync(runner.lent, kPoison, runner.lent_capacity, runner.stream) : cudaSuccess; }
+
 int fill_workspace(const Call* call) {
     if (!call->workspace_bytes) return 0;
     if (int code = poison_workspace(call)) return code;

@@ -21,8 +21,11 @@ struct Runner {
     uint64_t hold_ns = 0;
     void* flush = nullptr;
     size_t flush_bytes = 0;
-    unsigned char* workspace = nullptr;
-    size_t workspace_capacity = 0;
+    unsigned char* workspace = nullptr;  // of the call that is made: in `lent`, or `own`
+    unsigned char* own = nullptr;
+    size_t own_capacity = 0;
+    unsigned char* lent = nullptr;
+    size_t lent_capacity = 0;
     unsigned long long* counter = nullptr;
     cudaGraphExec_t graph = nullptr;
     cudaGraph_t record = nullptr;
