@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,9 @@ from msbench.harness.gpus import gpus
 settings.register_profile("msbench", deadline=None)
 settings.register_profile("fuzz", deadline=None, max_examples=int(os.environ.get("MSBENCH_EXAMPLES", "2000")))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "msbench"))
+
+# What a shell starts in the background ignores Ctrl-C, and so would all that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _why_no_gpu() -> str | None:
