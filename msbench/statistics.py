@@ -80,6 +80,18 @@ def interval(logs: Logs, seed: int = 0) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def sittings_needed(logs: Logs, half_width: float) -> int:
+    """In how many sittings, these included, the estimate will be known to ±``half_width`` (95 %), as far as these can tell.
+
+    The size of Stein's second sample (1945, "A two-sample test for a linear hypothesis whose power is independent of the
+    variance"): (t s / half_width)², s being the standard deviation between these sittings' medians. Needs two of them.
+    """
+    from scipy.special import stdtrit
+
+    t = float(stdtrit(len(logs) - 1, 0.975))
+    return math.ceil((t / half_width) ** 2 * float(np.var([np.median(one) for one in logs], ddof=1)))
+
+
 def resampled(logs: Logs, seed: int, resamples: int = RESAMPLES) -> npt.NDArray[np.float64]:
     """What ``estimate`` might as well have been, many times.
 

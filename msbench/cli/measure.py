@@ -21,6 +21,7 @@ from msbench.cli._options import (
     Exec,
     Ops,
     Seed,
+    SettledSittings,
     Sittings,
     amount,
     command_line,
@@ -51,7 +52,7 @@ def evaluate_file(
     sanitize: Annotated[
         bool, typer.Option("--sanitize", help="With the cpu executor: run under AddressSanitizer.")
     ] = False,
-    sittings: Sittings = 7,
+    sittings: SettledSittings = 7,
     quick: Annotated[
         bool, typer.Option("--quick", help="Check ordinary inputs only, not the adversarial ones.")
     ] = False,
@@ -80,6 +81,7 @@ def evaluate_file(
         profile=profile,
         seed=seed,
         sittings=sittings,
+        settle=True,
     )
     store = databases.writer(db)
     with (

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from msbench import databases, report
 from msbench.cli._app import app
-from msbench.cli._options import Db, Device, Seed, Sittings, amount, command_line, err, out, pick_executor
+from msbench.cli._options import Db, Device, Seed, SettledSittings, amount, command_line, err, out, pick_executor
 from msbench.errors import MsbenchError
 from msbench.model import Study, Trial
 from msbench.store.store import Store
@@ -44,7 +44,7 @@ def study(
             show_default=False,
         ),
     ] = None,
-    sittings: Sittings = 7,
+    sittings: SettledSittings = 7,
     seed: Seed = 0,
     device: Device = None,
     db: Db = None,

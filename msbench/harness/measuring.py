@@ -33,20 +33,31 @@ def measure(
         parts[case] = [_measure_group(executor, op, precision, plan, entries, case)]
         progress.advanced(done, len(cases), case.id)
     numbers = {case: sittings.number_for(list(found.values()), plan.sittings) for case, (found,) in parts.items()}
-    last = max(numbers.values(), default=1)
-    for number in range(2, last + 1):
+    number = 2
+    while again := [case for case in parts if numbers[case] >= number]:
         open_anew(executor, op, [entry for entry in entries if entry.alive])
-        again = [case for case in parts if numbers[case] >= number]
         for case in again:
             parts[case].append(_measure_group(executor, op, precision, plan, entries, case))
-        progress.advanced(number, last, f"{len(again)} cases, in new processes")
+        progress.advanced(number, max(numbers.values()), f"{len(again)} cases, in new processes")
+        if plan.settle and number == plan.sittings:
+            numbers |= {case: sittings.number_needed(_whole(parts[case]), sittings.MOST * number) for case in again}
+        number += 1
     for sat in parts.values():
-        whole = [number for number in sat[0] if all(number in part for part in sat)]
-        joined = sittings.join([[part[number] for number in whole] for part in sat], plan.half_width)
-        for number, measurement in (sat[0] | dict(zip(whole, joined, strict=True))).items():
-            entries[number].measurements.append(measurement)
+        joined = sittings.join(_whole(sat), plan.half_width)
+        for entry_number, measurement in (sat[0] | dict(zip(_in_all(sat), joined, strict=True))).items():
+            entries[entry_number].measurements.append(measurement)
     for entry in entries:
         entry.tell_untimed()
+
+
+def _in_all(sat: Sequence[dict[int, Measurement]]) -> list[int]:
+    """Who took part in all sittings."""
+    return [number for number in sat[0] if all(number in part for part in sat)]
+
+
+def _whole(sat: Sequence[dict[int, Measurement]]) -> list[list[Measurement]]:
+    """The sittings of those who took part in all."""
+    return [[part[number] for number in _in_all(sat)] for part in sat]
 
 
 def _measure_group(

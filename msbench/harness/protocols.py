@@ -37,7 +37,8 @@ class Plan:
     ``cases`` are checked and measured. ``heldout`` further cases, drawn from ``seed``, are only checked (``full``).
     ``time_budget_s`` and ``half_width`` are the measurement's two ways to stop, for each case: the time that a group of
     candidates may take, and the relative half-width of the 95 % interval that is narrow enough. Cases are measured
-    ``sittings`` times, each time with new processes, long ones less often (``sittings.number_of``). ``whole_calls``: a time is
+    ``sittings`` times, each time with new processes, long ones less often (``sittings.number_of``), and with ``settle`` as many
+    more times as it takes to know their ratios (``sittings.number_needed``). ``whole_calls``: a time is
     that of a call from an idle device to an idle device, on the host's clock, whatever the call does in between.
     ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
     ``profile_fastest``: of the versions only the one that is fastest on that case.
@@ -57,6 +58,7 @@ class Plan:
     time_budget_s: float = 5.0
     half_width: float = 0.01
     sittings: int = 4
+    settle: bool = False
     whole_calls: bool = False
 
 

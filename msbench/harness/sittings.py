@@ -6,12 +6,13 @@ don't make that smaller, and no interval from one sitting shows it; several sitt
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
 from msbench.model import Measurement
-from msbench.statistics import converged, median
+from msbench.statistics import converged, estimate, log_ratios, median, sittings_needed
 
 SHORT_NS = 2e5
 """A case on which some version is faster than this is measured in all sittings: its launches matter."""
@@ -21,6 +22,12 @@ LONG_NS = 2e7
 
 FEW = 4
 """Any other case has no more sittings than this."""
+
+SETTLED = 0.008
+"""Half of a ratio's 95 % interval that is narrow enough: identical versions are then told to be so, to a hundredth."""
+
+MOST = 4
+"""So many times the sittings that were asked for are the most that a case has until its ratios are settled."""
 
 
 def number_of(times_ns: Sequence[float], most: int) -> int:
@@ -33,6 +40,21 @@ def number_of(times_ns: Sequence[float], most: int) -> int:
 def number_for(measurements: Sequence[Measurement], most: int) -> int:
     """In how many sittings a group is measured that was measured once."""
     return number_of([time for time in map(_time_ns, measurements) if time is not None], most)
+
+
+def number_needed(sittings: Sequence[Sequence[Measurement]], most: int) -> int:
+    """In how many sittings, these included, a group's ratios to its fastest version will be settled, or as many as there may be.
+
+    Settled is what is known to ±``SETTLED``, or to a twentieth of what it differs from 1 by: what is half as fast need not be
+    known to a hundredth. The versions' needs are averaged, since what a few sittings tell of each varies much.
+    """
+    joined = [one for one in join(sittings, SETTLED) if not one.failure and _time_ns(one) is not None]
+    if len(joined) < 2:
+        return len(sittings)
+    fastest = min(joined, key=lambda one: _time_ns(one) or 0.0)
+    logs = [log_ratios(one.samples_ns, fastest.samples_ns, len(sittings)) for one in joined if one is not fastest]
+    needs = [sittings_needed(one, max(SETTLED, abs(estimate(one)) / 20)) for one in logs if len(one) == len(sittings)]
+    return min(max(len(sittings), math.ceil(fmean(needs or [0]))), most)
 
 
 def join(sittings: Sequence[Sequence[Measurement]], half_width: float) -> list[Measurement]:

@@ -95,7 +95,7 @@ def record(
 
 
 def _job(subject: Subject, candidates: tuple[Candidate, ...], settings: Settings) -> Job:
-    plan = Plan((subject.case,), Checks.QUICK, seed=settings.seed, sittings=settings.sittings)
+    plan = Plan((subject.case,), Checks.QUICK, seed=settings.seed, sittings=settings.sittings, settle=True)
     return Job(subject.task.operator, subject.task.precision, candidates, plan)
 
 

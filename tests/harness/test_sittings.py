@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import random
+from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 
@@ -11,10 +14,10 @@ from msbench.errors import WorkerCrashed
 from msbench.harness.arena import Arena
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Plan
-from msbench.harness.sittings import join, number_for
+from msbench.harness.sittings import join, number_for, number_needed
 from msbench.model import Candidate, Failure, Fault, Measurement, Status
 from msbench.spec import Case, Operator, Precision
-from msbench.statistics import estimate, log_ratios
+from msbench.statistics import bootstrap_ratio, estimate, log_ratios
 from tests.harness.fakes import OPERATOR, FakeExecutor, FakeRunner, candidate, right
 
 CASE = min(OPERATOR.cases, key=lambda case: case.dim("N"))
@@ -68,6 +71,35 @@ def test_how_often_a_case_is_measured() -> None:
     assert number_for([], 7) == 1
 
 
+def sat(rng: random.Random, luck: float, count: int, times: tuple[float, ...] = (4e3, 4e3)) -> list[list[Measurement]]:
+    """So many sittings, in which each version is off by its process's luck."""
+    return [[measurement(*[time * rng.gauss(1, luck)] * 5) for time in times] for _ in range(count)]
+
+
+def test_ratios_that_a_few_sittings_settle_need_no_more() -> None:
+    assert number_needed(sat(random.Random(1), 0.001, 7), 28) == 7
+    assert number_needed(sat(random.Random(1), 0.05, 7), 28) == 28
+    assert number_needed(sat(random.Random(1), 0.01, 7, (4e3, 2e4)), 28) == 7  # who is five times as fast, is
+    assert number_needed([one[:1] for one in sat(random.Random(1), 0.05, 7)], 28) == 7  # one alone has no ratio
+
+
+def test_ratios_are_settled_to_what_was_asked() -> None:
+    """Identical versions with the luck of short calls: few are told to differ by more than a hundredth, or at all."""
+    rng = random.Random(2)
+    off, missed, numbers = 0, 0, []
+    for trial in range(200):
+        sittings = sat(rng, 0.008, 7)
+        numbers.append(number_needed(sittings, 28))
+        sittings += sat(rng, 0.008, numbers[-1] - 7)
+        a, b = join(sittings, 0.01)
+        ratio, low, high = bootstrap_ratio(a.samples_ns, b.samples_ns, trial, a.sittings)
+        off += abs(ratio - 1) > 0.01
+        missed += not low <= 1 <= high
+    assert 7 < fmean(numbers) < 20
+    assert off <= 4
+    assert missed <= 20
+
+
 def test_what_disturbed_a_sitting_is_said_of_it() -> None:
     quiet = replace(measurement(4e3), throttle="", sm_clock_mhz=1980.0, temperature_c=40.0, power_w=300.0)
     capped = replace(quiet, throttle="clocks were held down", sm_clock_mhz=1900.0, temperature_c=60.0, power_w=700.0)
@@ -106,6 +138,31 @@ def run(executor: FakeExecutor, *candidates: Candidate, sittings: int = 3) -> li
     results = evaluate(executor, OPERATOR, Precision.FP32, candidates, plan, command="test")
     assert [r.status for r in results] == [Status.PASSED] * len(candidates)
     return list(results[0].measurements)
+
+
+class Lucky(Long):
+    """Each process of a short case is off by some hundredths."""
+
+    def measure(
+        self, op: Operator, precision: Precision, case: Case, runners: Sequence[FakeRunner], plan: Plan
+    ) -> list[Measurement]:
+        rng = random.Random(len(self.groups))
+        found = super().measure(op, precision, case, runners, plan)
+        lucks = [rng.gauss(1, 0.03) for _ in found]
+        return [
+            replace(one, samples_ns=tuple((round_[0] * luck,) for round_ in one.samples_ns))
+            for one, luck in zip(found, lucks, strict=True)
+        ]
+
+
+@pytest.mark.parametrize(("settle", "number"), [(False, 3), (True, 12)])
+def test_a_case_sits_on_until_its_ratios_are_settled(settle: bool, number: int) -> None:
+    executor = Lucky(time_ns={"a": 4e3, "b": 4e3})
+    plan = Plan(cases=OPERATOR.cases, checks=Checks.QUICK, sittings=3, settle=settle)
+    results = evaluate(executor, OPERATOR, Precision.FP32, [a(), b()], plan, command="test")
+    found = [m.sittings for m in results[0].measurements]
+    assert found == [number] + [1] * (len(found) - 1)
+    assert all(runner.closed for runner in executor.runners)
 
 
 def test_short_cases_get_new_processes_and_keep_their_place() -> None:
