@@ -212,7 +212,9 @@ def measure_group(
         _guarded(track, partial(_warm_up, job=job, suspicious=suspicious))
     sittings = number_of([track.estimate_ns for track in tracks if track.alive], sittings)
     enough = Enough(budget_s / sittings, half_width, _MIN_ROUNDS if sittings == 1 else _MIN_SITTING_ROUNDS)
-    rng = random.Random(seed)
+    rng = random.Random(
+        f"{seed} {group}"
+    )  # other turns in each sitting: what goes with a turn is not to go with a version
     _interleave(tracks, rng, enough, telemetry, clock)
     if telemetry.conditions().unsteady:
         telemetry.forget()
