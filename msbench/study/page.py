@@ -75,8 +75,8 @@ def _page(found: Sequence[Proof]) -> str:
 def _table(proof: Proof) -> list[str]:
     """One row a subject, the fastest kernel first."""
     lines = [
-        "| task | case | time | pairs held | ratios | true ratio | half of the interval | between sittings |",
-        "|---|---|---:|---:|---|---:|---:|---:|",
+        "| task | case | time | pairs held | ratios | true ratio | half of the interval | sittings | between them |",
+        "|---|---|---:|---:|---|---:|---:|---:|---:|",
     ]
     for (task, case), group in groupby(_measured(proof), key=lambda one: (one.details["task"], one.details["case"])):
         pairs = [one.details for one in group]
@@ -91,6 +91,7 @@ def _table(proof: Proof) -> list[str]:
             f"{ratios[0]:.4f} to {ratios[-1]:.4f}",
             f"{fmean(one['factor'] for one in pairs):.4f}",
             f"{median((one['high'] - one['low']) / 2 for one in pairs):.2%}",
+            f"{pairs[0]['sittings']}",
             f"{median(between):.2%}" if between else "–",
         )
         lines.append(f"| {' | '.join(cell.replace('|', '∣') for cell in cells)} |")

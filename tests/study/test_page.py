@@ -38,7 +38,7 @@ def test_the_page_has_every_study_with_its_criterion_table_and_plot(tmp_path: Pa
     assert f"{make.GPU.name}, driver {make.GPU.driver}" in text
     assert "by `msbench study`." in text
     rows = [line for line in text.splitlines() if line.startswith("| relu")]
-    assert rows[0] == "| relu/fp32-4000 | N=1024 | 4 µs | 2 of 3 | 0.9980 to 1.0070 | 1.0000 | 0.50% | 0.30% |"
+    assert rows[0] == "| relu/fp32-4000 | N=1024 | 4 µs | 2 of 3 | 0.9980 to 1.0070 | 1.0000 | 0.50% | 4 | 0.30% |"
     assert [row.split(" | ")[2] for row in rows] == ["4 µs", "3 ms"] * 2
     for path in paths[1:]:
         assert f"]({path.name})" in text
