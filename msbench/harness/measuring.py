@@ -40,7 +40,7 @@ def measure(
             parts[case].append(_measure_group(executor, op, precision, plan, entries, case))
         progress.advanced(number, max(numbers.values()), f"{len(again)} cases, in new processes")
         if plan.settle and number == plan.sittings:
-            numbers |= {case: sittings.number_needed(_whole(parts[case]), sittings.MOST * number) for case in again}
+            numbers |= {case: sittings.number_needed(_whole(parts[case])) for case in again}
         number += 1
     for sat in parts.values():
         joined = sittings.join(_whole(sat), plan.half_width)

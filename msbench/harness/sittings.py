@@ -27,7 +27,7 @@ SETTLED = 0.008
 """Half of a ratio's 95 % interval that is narrow enough: identical versions are then told to be so, to a hundredth."""
 
 MOST = 4
-"""So many times the sittings that were asked for are the most that a case has until its ratios are settled."""
+"""A case has no more than so many times the sittings that were asked for."""
 
 
 def number_of(times_ns: Sequence[float], most: int) -> int:
@@ -42,28 +42,28 @@ def number_for(measurements: Sequence[Measurement], most: int) -> int:
     return number_of([time for time in map(_time_ns, measurements) if time is not None], most)
 
 
-def number_needed(sittings: Sequence[Sequence[Measurement]], most: int) -> int:
-    """In how many sittings, these included, a group's ratios to its fastest version will be settled, or as many as there may be.
+def number_needed(sittings: Sequence[Sequence[Measurement]]) -> int:
+    """In how many sittings, these included, a group's ratios to its fastest version will be settled; no more than ``MOST`` times these.
 
     Settled is what is known to ±``SETTLED``, or to a twentieth of what it differs from 1 by: what is half as fast need not be
     known to a hundredth. The versions' needs are averaged, since what a few sittings tell of each varies much.
     """
-    joined = [one for one in join(sittings, SETTLED) if not one.failure and _time_ns(one) is not None]
-    if len(joined) < 2:
-        return len(sittings)
-    fastest = min(joined, key=lambda one: _time_ns(one) or 0.0)
-    logs = [log_ratios(one.samples_ns, fastest.samples_ns, len(sittings)) for one in joined if one is not fastest]
-    needs = [sittings_needed(one, max(SETTLED, abs(estimate(one)) / 20)) for one in logs if len(one) == len(sittings)]
-    return min(max(len(sittings), math.ceil(fmean(needs or [0]))), most)
+    number = len(sittings)
+    timed = [one for one in _side_by_side(sittings) if not one.failure and _time_ns(one) is not None]
+    fastest = min(timed, key=lambda one: _time_ns(one) or 0.0, default=None)
+    others = [log_ratios(one.samples_ns, fastest.samples_ns, number) for one in timed if fastest and one is not fastest]
+    needs = [sittings_needed(logs, max(SETTLED, abs(estimate(logs)) / 20)) for logs in others if len(logs) == number]
+    return min(max(number, math.ceil(fmean(needs or [0]))), MOST * number)
 
 
 def join(sittings: Sequence[Sequence[Measurement]], half_width: float) -> list[Measurement]:
     """One measurement a version from those of its sittings, each in the same order; they become one group."""
-    if len(sittings) == 1:
-        return list(sittings[0])
-    lengths = [max((len(one.samples_ns) for one in sitting), default=0) for sitting in sittings]
-    joined = [_joined(parts, max(lengths)) for parts in zip(*sittings, strict=True)]
-    return _judged(joined, half_width)
+    return list(sittings[0]) if len(sittings) == 1 else _judged(_side_by_side(sittings), half_width)
+
+
+def _side_by_side(sittings: Sequence[Sequence[Measurement]]) -> list[Measurement]:
+    rounds = max((len(one.samples_ns) for sitting in sittings for one in sitting), default=0)
+    return [_joined(parts, rounds) for parts in zip(*sittings, strict=True)]
 
 
 def _joined(parts: Sequence[Measurement], rounds: int) -> Measurement:

@@ -56,8 +56,7 @@ _HOT_SAMPLE_NS = 5e5
 _HOT_SAMPLES = 7
 _HOT_NODES = 512
 _FLOOR_REPETITIONS = PLACES
-# Empty kernels in a row by which processes are compared. Of one alone the launch is a small part, and in sixteen there is something
-# that calls do not have (docs/method.md).
+# Empty kernels in a row by which processes are compared: of one alone the launch is a small part.
 _FLOOR_LAUNCHES = 4
 _FLOOR_ROUNDS = 2  # of which one has floors of several launches
 _FLOORS = 400  # of their samples, whose mean is known far better than to the 32 ns of a tick
@@ -255,8 +254,8 @@ def measure_group(
 def _shifts(tracks: Sequence[Track]) -> list[float]:
     """What is added to each version's times so that launches cost the same in all processes, in ns.
 
-    A launch takes up to a tenth of a microsecond longer in one process than in another, for as long as it lives; four empty
-    kernels in a row show by how much, and a call has its operations' part of that. The group keeps its mean.
+    A launch takes longer in one process than in another, for as long as it lives; some empty kernels in a row show by how
+    much, and a call has its operations' part of that. The group keeps its mean.
     """
     floors = [track.floor_ns(_FLOOR_LAUNCHES) for track in tracks]
     known = [floor for floor in floors if floor is not None]

@@ -39,7 +39,7 @@ constexpr int kPlaces = 4;
 // repetitions would be up to 0.7 us faster than the others (H200, 2026-11-20).
 constexpr int kTrailing = 32;
 
-// How far apart the places of a workspace are: each has other lines of the cache, near to other multiprocessors.
+// How far apart the places of a workspace are: each has other lines of the cache.
 constexpr size_t kPlaceBytes = 4096;
 
 }  // namespace
