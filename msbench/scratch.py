@@ -10,8 +10,8 @@ import ctypes
 import errno
 import fcntl
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,26 +30,42 @@ def scratch(parent: Path, prefix: str = "msbench-") -> Iterator[Path]:
     """
     parent.mkdir(parents=True, exist_ok=True)
     _sweep(parent, prefix)
-    folder, lock = _locked(parent, prefix)
-    try:
+    folder, lock = _unused(parent, prefix), None
+    try:  # from before it is made on, so that it is removed whenever Ctrl-C comes
+        while (lock := _made(folder)) is None:
+            folder = _unused(parent, prefix)
         yield folder
     finally:
+        _remove(folder)
+        if lock is not None:
+            os.close(lock)
+
+
+def _unused(parent: Path, prefix: str) -> Path:
+    return parent / f"{prefix}{secrets.token_hex(8)}"
+
+
+def _remove(folder: Path) -> None:
+    try:
         shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+    except BaseException:  # Ctrl-C, which rmtree may turn into an OSError
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
-def _locked(parent: Path, prefix: str) -> tuple[Path, int]:
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        try:
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue  # swept by another process or thread before it was locked
-        with suppress(OSError):  # a file system without locks: then nobody's sweep gets one either
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        if folder.exists():
-            return folder, lock
-        os.close(lock)
+def _made(folder: Path) -> int | None:
+    """The descriptor of its lock; None if another process or thread swept it away before it was locked."""
+    folder.mkdir(mode=0o700)
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with suppress(OSError):  # a file system without locks: then nobody's sweep gets one either
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    if folder.exists():
+        return lock
+    os.close(lock)
+    return None
 
 
 def _sweep(parent: Path, prefix: str) -> None:

@@ -47,6 +47,25 @@ def test_what_a_killed_process_left_is_swept_and_what_is_in_use_is_not(tmp_path:
             one.communicate()
 
 
+@pytest.mark.parametrize("where", ["fcntl.flock", "shutil.rmtree"])
+def test_an_interruption_while_it_is_made_or_removed_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    module, name = where.split(".")
+    happens = getattr(getattr(scratching, module), name)
+    interrupted = iter([True])
+
+    def interrupt_once(*arguments: object, **named: object) -> object:
+        if next(interrupted, False):
+            raise KeyboardInterrupt
+        return happens(*arguments, **named)
+
+    monkeypatch.setattr(getattr(scratching, module), name, interrupt_once)
+    with pytest.raises(KeyboardInterrupt), scratch(tmp_path) as folder:
+        (folder / "file").touch()
+    assert not list(tmp_path.iterdir())
+
+
 def test_many_at_once_do_not_sweep_each_other(tmp_path: Path) -> None:
     def use(_: int) -> bool:
         with scratch(tmp_path) as folder:

@@ -50,8 +50,8 @@ def ended(command: Callable[[], object]) -> int:
         except BrokenPipeError:  # the reader of our output has gone: `msbench ops | head`
             _discard_output()
             code = 1
-        except OSError as error:
-            code = _said(ERROR, "red]error:[/", os_error(error))
+        except OSError as error:  # or what an interruption made of a system call
+            code = ERROR if caught else _said(ERROR, "red]error:[/", os_error(error))
         except KeyboardInterrupt:
             code = 128 + signal.SIGINT
         if caught or code == 128 + signal.SIGINT:  # which typer makes of an interruption
