@@ -79,7 +79,7 @@ SettledSittings = Annotated[
         min=1,
         max=1000,
         help="How many times a case is measured, each time in new processes; those of more than 0.2 ms four times at most, of "
-        "more than 20 ms once. From two on, as many more follow, up to four times as many, as it takes to know ratios to about ±0.8 %.",
+        "more than 20 ms once. From two on, as many more follow, up to four times as many, as it takes to know ratios to about ±0.7 %.",
     ),
 ]
 SEEDS = 2**63 - 1  # the largest integer of a database

@@ -23,7 +23,7 @@ LONG_NS = 2e7
 FEW = 4
 """Any other case has no more sittings than this."""
 
-SETTLED = 0.008
+SETTLED = 0.007
 """Half of a ratio's 95 % interval that is narrow enough: identical versions are then told to be so, to a hundredth."""
 
 MOST = 4

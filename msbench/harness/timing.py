@@ -56,11 +56,10 @@ _HOT_SAMPLE_NS = 5e5
 _HOT_SAMPLES = 7
 _HOT_NODES = 512
 _FLOOR_REPETITIONS = PLACES
-# Empty kernels in a row by which processes are compared: of one alone the launch is a small part.
-_FLOOR_LAUNCHES = 4
-_FLOOR_ROUNDS = 2  # of which one has floors of several launches
-_FLOORS = 400  # of their samples, whose mean is known far better than to the 32 ns of a tick
-_LATER_FLOOR_ROUNDS = 4  # of which one has them from there on, and of one launch always
+_FLOOR_LAUNCHES = 4  # empty kernels in a row, which tell what longer calls pay; one alone tells what the shortest do
+_FLOOR_ROUNDS = 2  # of a single sitting, of which one has floors; of several sittings all have them
+_FLOORS = 400  # samples whose mean is known far better than to the 32 ns of a tick
+_LATER_FLOOR_ROUNDS = 4  # of which one has them from there on
 _BUSY_S = 0.01
 _ROUNDS_A_READING = 8  # of the GPU's clocks, which takes some milliseconds
 _VERIFIED_REPETITIONS = 4
@@ -112,11 +111,22 @@ Verify = Callable[[Sequence[Again]], Sequence[Failure | None]]
 
 @dataclass(frozen=True)
 class Enough:
-    """When rounds may stop: ratios known to ±``half_width`` after ``min_rounds`` fast rounds, or ``budget_s`` spent."""
+    """When rounds may stop: ratios known to ±``half_width`` after ``min_rounds`` fast rounds, or ``budget_s`` spent.
+
+    One of ``floor_rounds`` rounds has floors, until there are ``_FLOORS`` samples of them.
+    """
 
     budget_s: float
     half_width: float
     min_rounds: int
+    floor_rounds: int
+
+    @classmethod
+    def of(cls, budget_s: float, half_width: float, sittings: int) -> Enough:
+        """What is enough in each of so many sittings, which share ``budget_s``."""
+        if sittings == 1:
+            return cls(budget_s, half_width, _MIN_ROUNDS, _FLOOR_ROUNDS)
+        return cls(budget_s / sittings, half_width, _MIN_SITTING_ROUNDS, 1)
 
 
 @dataclass
@@ -147,9 +157,16 @@ class Track:
         return self.nodes or _UNKNOWN_NODES
 
     def floor_ns(self, launches: int = 1) -> float | None:
-        """What so many empty kernels in a row took in this version's process, in the same rounds."""
-        floors = self.floors.get(launches)
-        return round_centres([floors]).item() if floors else None
+        """What so many empty kernels in a row took in this version's process, in the same rounds.
+
+        Of one and of ``_FLOOR_LAUNCHES`` it is measured, between and beyond them it is on a line with these, and with nothing.
+        """
+        if 1 not in self.floors or _FLOOR_LAUNCHES not in self.floors:
+            return None
+        one, several = (round_centres([self.floors[number]]).item() for number in (1, _FLOOR_LAUNCHES))
+        if launches >= _FLOOR_LAUNCHES:
+            return several * launches / _FLOOR_LAUNCHES
+        return one + (several - one) * (launches - 1) / (_FLOOR_LAUNCHES - 1)
 
     @property
     def held(self) -> bool:
@@ -210,7 +227,7 @@ def measure_group(
     for track in tracks:
         _guarded(track, partial(_warm_up, job=job, suspicious=suspicious))
     sittings = number_of([track.estimate_ns for track in tracks if track.alive], sittings)
-    enough = Enough(budget_s / sittings, half_width, _MIN_ROUNDS if sittings == 1 else _MIN_SITTING_ROUNDS)
+    enough = Enough.of(budget_s, half_width, sittings)
     rng = random.Random(
         f"{seed} {group}"
     )  # other turns in each sitting: what goes with a turn is not to go with a version
@@ -254,15 +271,16 @@ def measure_group(
 def _shifts(tracks: Sequence[Track]) -> list[float]:
     """What is added to each version's times so that launches cost the same in all processes, in ns.
 
-    A launch takes longer in one process than in another, for as long as it lives; some empty kernels in a row show by how
-    much, and a call has its operations' part of that. The group keeps its mean.
+    A launch takes longer in one process than in another, for as long as it lives; as many empty kernels in a row as a call
+    has operations show by how much. The group keeps its mean.
     """
-    floors = [track.floor_ns(_FLOOR_LAUNCHES) for track in tracks]
-    known = [floor for floor in floors if floor is not None]
-    return [
-        0.0 if floor is None else (fmean(known) - floor) * (track.nodes or 1) / _FLOOR_LAUNCHES
-        for track, floor in zip(tracks, floors, strict=True)
-    ]
+    shifts = []
+    for track in tracks:
+        launches = track.nodes or 1
+        floor = track.floor_ns(launches)
+        known = [other for other in (one.floor_ns(launches) for one in tracks) if other is not None]
+        shifts.append(0.0 if floor is None else fmean(known) - floor)
+    return shifts
 
 
 def _shifted(samples: Sequence[float], shift: float) -> tuple[float, ...]:
@@ -337,7 +355,7 @@ def _interleave(
         rng.shuffle(due)
         for track in due:
             before = clock()
-            _guarded(track, partial(_round, place=places[number]))
+            _guarded(track, partial(_round, place=places[number], floor_rounds=enough.floor_rounds))
             spent[id(track)] += clock() - before
         if number % _ROUNDS_A_READING == 0:
             telemetry.sample()
@@ -352,12 +370,11 @@ def _interleave(
     telemetry.sample()
 
 
-def _round(track: Track, place: int) -> None:
-    number = len(track.rounds)
+def _round(track: Track, place: int, floor_rounds: int) -> None:
     batch = track.batch(place=place)
-    several = _FLOOR_ROUNDS if len(track.floors.get(_FLOOR_LAUNCHES, ())) < _FLOORS else _LATER_FLOOR_ROUNDS
-    for launches, every in ((1, _LATER_FLOOR_ROUNDS), (_FLOOR_LAUNCHES, several)):
-        if number % every == 0:
+    known = len(track.floors.get(_FLOOR_LAUNCHES, ()))
+    if len(track.rounds) % (floor_rounds if known < _FLOORS else _LATER_FLOOR_ROUNDS) == 0:
+        for launches in (1, _FLOOR_LAUNCHES):
             floor = track.subject.floor(_FLOOR_REPETITIONS, launches)
             track.floors.setdefault(launches, []).extend(floor.samples_ns)
     track.rounds.append(batch.samples_ns)

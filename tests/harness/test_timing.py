@@ -60,6 +60,7 @@ class Made:
         self.batches: list[tuple[int, int, bool]] = []
         self.places: list[int] = []
         self.launch_ns = 2000.0
+        self.first_ns = 0.0  # what the first of a row of launches takes besides
         self.graph = 0
 
     def _run(self, command: str) -> None:
@@ -92,7 +93,7 @@ class Made:
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch:
         self._run("floor")
-        return Batch((self.launch_ns * launches,) * repetitions, (1000.0,) * repetitions)
+        return Batch((self.first_ns + self.launch_ns * launches,) * repetitions, (1000.0,) * repetitions)
 
     def capture(self, copies: int) -> int:
         self._run("capture")
@@ -204,6 +205,18 @@ def test_what_launches_cost_in_one_process_is_taken_off(nodes: int) -> None:
     slow.launch_ns, fast.launch_ns = 2100.0, 2000.0
     found = measure([slow, fast], clock)
     ratio, _, _ = bootstrap_ratio(*(one.samples_ns for one in found))
+    assert ratio == pytest.approx(1.0, abs=2e-3)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4])
+def test_the_first_launch_may_cost_other_than_those_behind_it(nodes: int) -> None:
+    """Beside a version with another number of launches, whose process is one of those in which they cost less."""
+    clock = Clock()
+    slow, fast = (Made(clock, 3000.0 + extra, nodes=nodes, noise=1e-5) for extra in (100 + 20 * nodes, 0))
+    other = Made(clock, 9000.0, nodes=4, noise=1e-5)
+    slow.launch_ns, slow.first_ns = 2020.0, 100.0
+    found = measure([slow, other, fast], clock)
+    ratio, _, _ = bootstrap_ratio(found[0].samples_ns, found[2].samples_ns)
     assert ratio == pytest.approx(1.0, abs=2e-3)
 
 
