@@ -46,7 +46,7 @@ sweep: $(VENV)/.stamp
 	$(BIN)/msbench bench --executor cpu --versions naive,library,best --db build/sweep.sqlite
 	$(BIN)/msbench mutants --executor cpu
 
-# Kills of real commands (docs/faults.md). On a GPU: python -m tests.faults.study --executor cuda --jobs 1 --kills 12
+# Kills of real commands (docs/faults.md). On a GPU: python -m tests.faults.study --executor cuda --jobs 1
 faults: $(VENV)/.stamp
 	$(BIN)/python -m tests.faults.study
 

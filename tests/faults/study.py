@@ -1,6 +1,7 @@
 """Kills optimize, bench, merge and build-site at random points and records what came of it: ``python -m tests.faults.study``.
 
-Every kill is a row of the database (``Study.FAULTS``), which the site shows. Exit code 1 if one left a trace.
+Every kill is a row of the database (``Study.FAULTS``), which the site shows, as soon as it is over: an interrupted study goes
+on with ``--resume``. Exit code 1 if a kill left a trace.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import random
 import shlex
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from itertools import repeat
@@ -35,6 +37,10 @@ def main() -> None:
     parser.add_argument("--executor", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--jobs", type=int, default=2, help="kills at the same time; one GPU takes one")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--budget", type=float, default=float("inf"), help="begin no further kill after so many seconds"
+    )
+    parser.add_argument("--resume", action="store_true", help="leave out what this version of the harness has recorded")
     parser.add_argument("--db", default="db/local.sqlite", help="where the trials are recorded")
     given = parser.parse_args()
     with executors.pick(given.executor) as chosen:
@@ -43,21 +49,31 @@ def main() -> None:
     with Store(given.db) as store, tempfile.TemporaryDirectory(prefix="msbench-faults-") as folder:
         store.add_device(device)
         wanted = [w for w in works(Path(folder) / "template", given.executor) if w.name in given.commands.split(",")]
-        failed = run(store, device, wanted, Path(folder), given.kills, given.jobs, given.seed)
+        left = [(work, number) for number in range(given.kills) for work in wanted]
+        if given.resume:
+            known = _recorded(store, device)
+            wished, left = left, [one for one in left if _subject(*one, given.seed) not in known]
+            print(f"{len(wished) - len(left)} of {len(wished)} kills are recorded already", flush=True)
+        failed = run(store, device, left, Path(folder), given.jobs, given.seed, given.budget)
     sys.exit(1 if failed else 0)
 
 
-def run(store: Store, device: Device, wanted: list[Work], folder: Path, kills: int, jobs: int, seed: int) -> int:
-    """Kill each work so many times, record every one, and return how many left a trace."""
+def run(
+    store: Store, device: Device, left: list[tuple[Work, int]], folder: Path, jobs: int, seed: int, budget_s: float
+) -> int:
+    """Kill each work the time of that number, record every kill, and return how many left a trace."""
     created_at, command = datetime.now(UTC).isoformat(), _command()
     places: Queue[Bench] = Queue()
     for number in range(jobs):
         places.put(Bench(folder / f"place-{number}"))
-    normal = _normal(places, wanted, jobs)
+    wanted = list({work.name: work for work, _ in left}.values())
+    normal, deadline = _normal(places, wanted, jobs), time.monotonic() + budget_s
 
-    def one(work: Work, number: int) -> Kill:
+    def one(work: Work, number: int) -> Kill | None:
         place = places.get()
         try:
+            if time.monotonic() > deadline:
+                return None
             rng = random.Random(f"{seed} {work.name} {number}")
             return kill(place, work, normal[work.name], number, KINDS[number % 2], rng)
         except Exception as error:
@@ -65,14 +81,16 @@ def run(store: Store, device: Device, wanted: list[Work], folder: Path, kills: i
         finally:
             places.put(place)
 
-    failed = 0
+    failed = over = 0
     with ThreadPoolExecutor(jobs) as pool:
-        numbered = [(work, number) for number in range(kills) for work in wanted]
-        for (work, number), done in zip(numbered, pool.map(one, *zip(*numbered, strict=True)), strict=True):
-            failed += bool(done.problem)
+        ends = pool.map(one, [work for work, _ in left], [number for _, number in left])
+        for (work, number), done in zip(left, ends, strict=True):
+            if done is None:
+                continue
+            over, failed = over + 1, failed + bool(done.problem)
             trial = Trial(
                 study=Study.FAULTS,
-                subject=f"{work.name}, kill {number} of seed {seed}",
+                subject=_subject(work, number, seed),
                 expected=EXPECTED,
                 outcome=done.problem or f"killed {done.point}; {done.stored}; the next start went on to the same end",
                 held=not done.problem,
@@ -84,8 +102,23 @@ def run(store: Store, device: Device, wanted: list[Work], folder: Path, kills: i
             )
             store.add_trials([trial])
             print(f"{'✗' if done.problem else '✓'} {trial.subject}: {trial.outcome}", flush=True)
-    print(f"{len(numbered) - failed} of {len(numbered)} kills left no trace", flush=True)
+    print(f"{over - failed} of {over} kills left no trace", flush=True)
+    if over < len(left):
+        print(f"The budget is spent; {len(left) - over} kills are left for --resume.", flush=True)
     return failed
+
+
+def _subject(work: Work, number: int, seed: int) -> str:
+    return f"{work.name}, kill {number} of seed {seed}"
+
+
+def _recorded(store: Store, device: Device) -> set[str]:
+    """What was tried on this device with the harness as it is."""
+    return {
+        trial.subject
+        for trial in store.trials(Study.FAULTS)
+        if (trial.device_id, trial.harness) == (device.id, harness_digest())
+    }
 
 
 def _command() -> str:
@@ -94,7 +127,7 @@ def _command() -> str:
     for word in words:
         if word == "--db":
             next(words, None)
-        elif not word.startswith("--db="):
+        elif word != "--resume" and not word.startswith("--db="):
             kept.append(word)
     return shlex.join(kept)
 
@@ -106,6 +139,8 @@ def _normal(places: Queue[Bench], wanted: list[Work], jobs: int) -> dict[str, Un
         at_hand = [places.get() for _ in range(jobs)]
         for work in wanted:
             found[work.name], *_ = pool.map(undisturbed, at_hand, repeat(work))
+            one = found[work.name]
+            print(f"{work.name}: {one.seconds:.1f} s and {one.operations} operations undisturbed", flush=True)
         for place in at_hand:
             places.put(place)
     return found
