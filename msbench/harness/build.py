@@ -45,6 +45,7 @@ _FLAGS = (
     "none",
     "-DNVTX_DISABLE",
 )
+_OVERLAPPED = ("--threads", "2")  # nvcc preprocesses for the host and for the device at the same time
 _KEEP = "--keep"  # nvcc's intermediate files, which the screen reads
 _ENTRY_POINTS = ("cudaGetDriverEntryPoint", "cudaGetDriverEntryPointByVersion")  # which native/entry_points.cpp guards
 _ALLOCATING = (
@@ -212,7 +213,7 @@ def _shared_headers() -> str:
 
 
 def _run_nvcc(toolchain: Toolchain, argv: list[str], work: Path, time_limit_s: float | None = None) -> limits.Ended:
-    command = [str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), *argv]
+    command = [str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), *_OVERLAPPED, *argv]
     try:
         return limits.compile_within(command, work, toolchain.environment(), time_limit_s)
     except OSError as error:

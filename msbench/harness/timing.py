@@ -57,9 +57,8 @@ _HOT_SAMPLES = 7
 _HOT_NODES = 512
 _FLOOR_REPETITIONS = PLACES
 _FLOOR_LAUNCHES = 4  # empty kernels in a row, which tell what longer calls pay; one alone tells what the shortest do
-_FLOOR_ROUNDS = 2  # of a single sitting, of which one has floors; of several sittings all have them
-_FLOORS = 400  # samples whose mean is known far better than to the 32 ns of a tick
-_LATER_FLOOR_ROUNDS = 4  # of which one has them from there on
+_FLOOR_ROUNDS = range(0, _MIN_ROUNDS, 2)  # that have floors, which take as long as a short call's batch
+_SITTING_FLOOR_ROUNDS = range(_MIN_SITTING_ROUNDS)  # which tell them to some nanoseconds
 _BUSY_S = 0.01
 _ROUNDS_A_READING = 8  # of the GPU's clocks, which takes some milliseconds
 _VERIFIED_REPETITIONS = 4
@@ -113,20 +112,20 @@ Verify = Callable[[Sequence[Again]], Sequence[Failure | None]]
 class Enough:
     """When rounds may stop: ratios known to ±``half_width`` after ``min_rounds`` fast rounds, or ``budget_s`` spent.
 
-    One of ``floor_rounds`` rounds has floors, until there are ``_FLOORS`` samples of them.
+    ``floor_rounds`` have floors besides.
     """
 
     budget_s: float
     half_width: float
     min_rounds: int
-    floor_rounds: int
+    floor_rounds: range
 
     @classmethod
     def of(cls, budget_s: float, half_width: float, sittings: int) -> Enough:
         """What is enough in each of so many sittings, which share ``budget_s``."""
         if sittings == 1:
             return cls(budget_s, half_width, _MIN_ROUNDS, _FLOOR_ROUNDS)
-        return cls(budget_s / sittings, half_width, _MIN_SITTING_ROUNDS, 1)
+        return cls(budget_s / sittings, half_width, _MIN_SITTING_ROUNDS, _SITTING_FLOOR_ROUNDS)
 
 
 @dataclass
@@ -370,10 +369,9 @@ def _interleave(
     telemetry.sample()
 
 
-def _round(track: Track, place: int, floor_rounds: int) -> None:
+def _round(track: Track, place: int, floor_rounds: range) -> None:
     batch = track.batch(place=place)
-    known = len(track.floors.get(_FLOOR_LAUNCHES, ()))
-    if len(track.rounds) % (floor_rounds if known < _FLOORS else _LATER_FLOOR_ROUNDS) == 0:
+    if len(track.rounds) in floor_rounds:
         for launches in (1, _FLOOR_LAUNCHES):
             floor = track.subject.floor(_FLOOR_REPETITIONS, launches)
             track.floors.setdefault(launches, []).extend(floor.samples_ns)
