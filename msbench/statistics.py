@@ -201,9 +201,18 @@ def _middle_ranks(n: int, seed: int, resamples: int) -> tuple[npt.NDArray[np.int
     return np.concatenate([lower, n - 1 - upper]), np.concatenate([upper, n - 1 - lower])
 
 
+def tolerance(ratio: float, half_width: float) -> float:
+    """How well a ratio has to be known: to ±``half_width``, or to a twentieth of what it differs from 1 by.
+
+    What is half as fast need not be known to a hundredth.
+    """
+    return max(half_width, abs(math.log(ratio)) / 20)
+
+
 def converged(rounds_a: Rounds, rounds_b: Rounds, half_width: float = 0.01, seed: int = 0, sittings: int = 1) -> bool:
-    """Whether the ratio's 95 % interval is within ±``half_width`` of its estimate; never before five pairs of rounds."""
+    """Whether the ratio's 95 % interval is within its ``tolerance`` of its estimate; never before five pairs of rounds."""
     if min(len(rounds_a), len(rounds_b)) < 5:
         return False
     ratio, low, high = bootstrap_ratio(rounds_a, rounds_b, seed, sittings)
-    return low >= ratio * (1 - half_width) and high <= ratio * (1 + half_width)
+    within = tolerance(ratio, half_width)
+    return low >= ratio * (1 - within) and high <= ratio * (1 + within)

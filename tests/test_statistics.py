@@ -18,6 +18,7 @@ from msbench.statistics import (
     log_ratios,
     median,
     resampled_medians,
+    tolerance,
 )
 
 times = st.floats(1.0, 1e9)
@@ -202,6 +203,14 @@ def test_converged_means_within_the_half_width() -> None:
     assert not converged(steady, shaky)
     assert converged(steady, shaky, half_width=0.5)
     assert not converged(steady[:4], steady[:4])
+
+
+@pytest.mark.parametrize(("times", "enough"), [(1.02, False), (2.0, True), (0.5, True), (30.0, True)])
+def test_a_ratio_far_from_1_may_be_known_less_well(times: float, enough: bool) -> None:
+    rng = np.random.default_rng(5)
+    steady, noisy = ([(t * (1 + rng.normal(0, 0.03, 5))).tolist() for _ in range(12)] for t in (1e4, 1e4 * times))
+    assert converged(noisy, steady) is enough
+    assert tolerance(times, 0.01) == pytest.approx(tolerance(1 / times, 0.01))
 
 
 def test_median() -> None:

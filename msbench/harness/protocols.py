@@ -36,7 +36,7 @@ class Plan:
 
     ``cases`` are checked and measured. ``heldout`` further cases, drawn from ``seed``, are only checked (``full``).
     ``time_budget_s`` and ``half_width`` are the measurement's two ways to stop, for each case: the time that a group of
-    candidates may take, and the relative half-width of the 95 % interval that is narrow enough. Cases are measured
+    candidates may take, and the relative half-width of the 95 % interval that is narrow enough for ratios near 1. Cases are measured
     ``sittings`` times, each time with new processes, long ones less often (``sittings.number_of``), and with ``settle`` as many
     more times as it takes to know their ratios (``sittings.number_needed``). ``whole_calls``: a time is
     that of a call from an idle device to an idle device, on the host's clock, whatever the call does in between.

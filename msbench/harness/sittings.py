@@ -12,7 +12,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from msbench.model import Measurement
-from msbench.statistics import converged, estimate, log_ratios, median, sittings_needed
+from msbench.statistics import converged, estimate, log_ratios, median, sittings_needed, tolerance
 
 SHORT_NS = 2e5
 """A case on which some version is faster than this is measured in all sittings: its launches matter."""
@@ -24,7 +24,7 @@ FEW = 4
 """Any other case has no more sittings than this."""
 
 SETTLED = 0.007
-"""Half of a ratio's 95 % interval that is narrow enough: identical versions are then told to be so, to a hundredth."""
+"""Half of a ratio's 95 % interval that is narrow enough near 1: identical versions are then told to be so, to a hundredth."""
 
 MOST = 4
 """A case has no more than so many times the sittings that were asked for."""
@@ -45,14 +45,15 @@ def number_for(measurements: Sequence[Measurement], most: int) -> int:
 def number_needed(sittings: Sequence[Sequence[Measurement]]) -> int:
     """In how many sittings, these included, a group's ratios to its fastest version will be settled; no more than ``MOST`` times these.
 
-    Settled is what is known to ±``SETTLED``, or to a twentieth of what it differs from 1 by: what is half as fast need not be
-    known to a hundredth. The versions' needs are averaged, since what a few sittings tell of each varies much.
+    The versions' needs are averaged, since what a few sittings tell of each varies much.
     """
     number = len(sittings)
     timed = [one for one in _side_by_side(sittings) if not one.failure and _time_ns(one) is not None]
     fastest = min(timed, key=lambda one: _time_ns(one) or 0.0, default=None)
     others = [log_ratios(one.samples_ns, fastest.samples_ns, number) for one in timed if fastest and one is not fastest]
-    needs = [sittings_needed(logs, max(SETTLED, abs(estimate(logs)) / 20)) for logs in others if len(logs) == number]
+    needs = [
+        sittings_needed(logs, tolerance(math.exp(estimate(logs)), SETTLED)) for logs in others if len(logs) == number
+    ]
     return min(max(number, math.ceil(fmean(needs or [0]))), MOST * number)
 
 
@@ -92,7 +93,7 @@ def _disturbances(notes: Sequence[str | None]) -> str | None:
 
 
 def _judged(group: list[Measurement], half_width: float) -> list[Measurement]:
-    """As within one sitting: who is noisy is whose ratio to the fastest is not known to ±``half_width``."""
+    """As within one sitting: who is noisy is whose ratio to the fastest is not known well enough."""
     timed = [one for one in group if not one.failure and _time_ns(one) is not None]
     if len(timed) < 2:
         return group

@@ -110,7 +110,9 @@ Verify = Callable[[Sequence[Again]], Sequence[Failure | None]]
 
 @dataclass(frozen=True)
 class Enough:
-    """When rounds may stop: ratios known to ±``half_width`` after ``min_rounds`` fast rounds, or ``budget_s`` spent.
+    """When rounds may stop: ratios known well enough after ``min_rounds`` fast rounds, or ``budget_s`` spent.
+
+    Well enough is to ±``half_width`` near 1, see ``statistics.tolerance``.
 
     ``floor_rounds`` have floors besides.
     """
@@ -216,7 +218,7 @@ def measure_group(
 ) -> list[Measurement]:
     """Measure versions on one case; one measurement each, in their order.
 
-    Stops when the ratio of each to the fastest is known to ±``half_width`` (95 %), or after ``budget_s`` seconds of
+    Stops when the ratio of each to the fastest is known well enough (see ``Enough``), or after ``budget_s`` seconds of
     rounds, which then are labelled noisy; a case that is measured in several ``sittings`` has its part of that in each.
     Under clocks that were held down or that drifted all rounds are measured once more; what disturbs them again is kept
     with the samples. A version that fails is left out from there on. ``suspicious``: see also that work keeps to its stream, and
@@ -400,7 +402,7 @@ def _enough_rounds(alive: Sequence[Track], enough: Enough, over: bool) -> bool:
 
 
 def _judge(alive: Sequence[Track], half_width: float) -> None:
-    """Set who is noisy: whose ratio to the fastest is not known to ±half_width; of one alone, its own time."""
+    """Set who is noisy: whose ratio to the fastest is not known well enough; of one alone, its own time."""
     if not alive:
         return
     fastest = _fastest(alive)
@@ -410,7 +412,7 @@ def _judge(alive: Sequence[Track], half_width: float) -> None:
     if others:
         fastest.noisy = all(t.noisy for t in others)
     else:
-        fastest.noisy = not converged(fastest.rounds, [(1.0,)] * len(fastest.rounds), half_width)
+        fastest.noisy = not converged(fastest.rounds, [(fastest.estimate_ns,)] * len(fastest.rounds), half_width)
 
 
 def _compare_clocks(track: Track, clock: Callable[[], float]) -> None:
