@@ -23,10 +23,9 @@ from msbench.harness.evaluate import harness_digest
 from msbench.model import Device, Study, Trial
 from msbench.store.store import Store
 from tests.faults.kills import KINDS, Bench, Kill, Undisturbed, kill, undisturbed
-from tests.faults.works import Work, works
+from tests.faults.works import NAMES, Work, works
 
 EXPECTED = "nothing recorded is lost, nothing half-written is visible, and the next start ends as an uninterrupted run"
-NAMES = ("optimize", "bench", "merge", "build-site")
 
 
 def main() -> None:
@@ -43,12 +42,15 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true", help="leave out what this version of the harness has recorded")
     parser.add_argument("--db", default="db/local.sqlite", help="where the trials are recorded")
     given = parser.parse_args()
+    names = given.commands.split(",")
+    if unknown := sorted(set(names) - set(NAMES)):
+        parser.error(f"--commands {', '.join(unknown)}: choose from {', '.join(NAMES)}, joined by ','")
     with executors.pick(given.executor) as chosen:
         device = chosen.device()
     print(f"seed {given.seed}, {device.name}", flush=True)
     with Store(given.db) as store, tempfile.TemporaryDirectory(prefix="msbench-faults-") as folder:
         store.add_device(device)
-        wanted = [w for w in works(Path(folder) / "template", given.executor) if w.name in given.commands.split(",")]
+        wanted = works(Path(folder) / "template", given.executor, names)
         left = [(work, number) for number in range(given.kills) for work in wanted]
         if given.resume:
             known = _recorded(store, device)

@@ -9,9 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.faults.kills import KINDS, Bench, Undisturbed, kill, undisturbed
-from tests.faults.works import Work, works
-
-NAMES = ("optimize", "bench", "merge", "build-site")
+from tests.faults.works import NAMES, Work, works
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,10 +45,14 @@ class Work:
     beginnings: int = 1
 
 
-def works(template: Path, executor: str) -> tuple[Work, ...]:
-    """All of them. ``template`` gets what they start from; ``executor`` is ``cpu`` or ``cuda``."""
+NAMES = ("optimize", "bench", "merge", "build-site")
+
+
+def works(template: Path, executor: str, names: Collection[str] = NAMES) -> list[Work]:
+    """Those of these names. ``template`` gets what they start from; ``executor`` is ``cpu`` or ``cuda``."""
     template.mkdir(parents=True, exist_ok=True)
-    _record(template / "recording.sqlite", executor)
+    if {"optimize", "bench"} & set(names):
+        _record(template / "recording.sqlite", executor)
     for name, kinds in (("ours", ("scale",)), ("theirs", ("scale", "shift"))):
         with Store(template / f"{name}.sqlite") as store:
             factories.story(store, [factories.operator(kind) for kind in kinds])
@@ -57,7 +61,7 @@ def works(template: Path, executor: str) -> tuple[Work, ...]:
     recording = {"recording.sqlite": "work.sqlite"}
     measured: tuple[dict[str, str], dict[str, str]] = (recording, {})
     unmeasured: tuple[dict[str, str], dict[str, str]] = ({}, recording)
-    return (
+    every = (
         Work(
             "optimize", _copies(template, {"recording.sqlite": "work.sqlite"}), lambda at: _optimize(at, executor),
             lambda at: _run(at, timed), "work.sqlite", frozenset({"work.sqlite"}),
@@ -78,6 +82,7 @@ def works(template: Path, executor: str) -> tuple[Work, ...]:
             lambda at: {"site": tree(at / "site")}, "", frozenset({"theirs.sqlite", "site"}), 3,
         ),
     )  # fmt: skip
+    return [work for work in every if work.name in names]
 
 
 def _quickly(executor: str) -> list[str]:
