@@ -22,7 +22,7 @@ from tests import factories, optimizing
 
 TASK = "vector_add/fp32"
 _NO_CONTENT = {"id", "run_id", "evaluation_id", "started_at", "finished_at"}
-_OF_TIMES = {"outcome", "held", "lesson", "speedup", "parent_version_id", "plan", "hypothesis"}
+_OF_TIMES = {"action", "outcome", "held", "lesson", "speedup", "parent_version_id", "plan", "hypothesis"}
 
 State = dict[str, Any]
 
