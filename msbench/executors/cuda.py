@@ -40,6 +40,7 @@ from msbench.harness.shared_memory import KEPT_BYTES, Block, SharedMemory
 from msbench.harness.spans import span
 from msbench.harness.verify import verify_timed
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Fault, Measurement, Profile, digest
+from msbench.scratch import scratch
 from msbench.spec import Case, Operator, Precision
 from msbench.statistics import median
 
@@ -430,8 +431,8 @@ class CudaExecutor:
             raise ncu.NcuError("Nsight Compute (ncu) is not installed")
         layout = Layout.of(op, precision, case)
         roomy = Path("/dev/shm")
-        with tempfile.TemporaryDirectory(dir=roomy if _has_room(roomy, layout.nbytes) else None) as folder:
-            work = Path(folder)
+        parent = roomy if _has_room(roomy, layout.nbytes) else Path(tempfile.gettempdir())
+        with scratch(parent, ncu.SCRATCH) as work:
             with self.arena(layout) as arena:
                 arena.write_inputs(generate(op, precision, case, 0, self.xp))
                 arena.poison(POISONS[0])

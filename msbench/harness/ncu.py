@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import subprocess
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from msbench.guarded import guarded
 from msbench.model import digest
+from msbench.scratch import scratch
 
 METRICS: tuple[str, ...] = (
     "gpu__time_duration.sum",
@@ -70,6 +72,9 @@ LAUNCH_METRICS: tuple[str, ...] = (
     "launch__waves_per_multiprocessor",
 )
 """Facts of the launch; ``--query-metrics`` does not list these."""
+
+SCRATCH = "msbench-profile-"
+"""How folders begin that hold what profiling needs for a while: one that a killed process left, the next profile removes."""
 
 _TIME = "gpu__time_duration.sum"
 _OF_THE_MACHINE = ("c2clink__", "device__", "numa__", "nvlink__", "profiler__")  # which ncu adds unasked
@@ -256,17 +261,23 @@ def _number(cell: str) -> float | None:
 
 
 def _run(argv: Sequence[str], env: dict[str, str] | None, limit_s: float) -> tuple[int, str, str]:
-    with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
-        try:
-            with guarded(argv, env=env, stdout=out, stderr=err) as process:
+    try:
+        # ncu leaves files in TMPDIR, also a lock that one user alone can open; the GPU's own lock keeps others away.
+        with (
+            scratch(Path(tempfile.gettempdir()), SCRATCH) as folder,
+            tempfile.TemporaryFile("w+", errors="replace") as out,
+            tempfile.TemporaryFile("w+", errors="replace") as err,
+        ):
+            environment = {**(os.environ if env is None else env), "TMPDIR": str(folder)}
+            with guarded(argv, env=environment, stdout=out, stderr=err) as process:
                 code = process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            raise NcuError(f"ncu did not finish within {limit_s:g} s") from None
-        except OSError as error:
-            raise NcuError(f"ncu can't be started: {error.strerror}") from error
-        out.seek(0)
-        err.seek(0)
-        return code, out.read(), err.read()
+            out.seek(0)
+            err.seek(0)
+            return code, out.read(), err.read()
+    except subprocess.TimeoutExpired:
+        raise NcuError(f"ncu did not finish within {limit_s:g} s") from None
+    except OSError as error:
+        raise NcuError(f"ncu can't be started: {error.strerror}") from error
 
 
 def _last_words(text: str) -> str:

@@ -21,7 +21,7 @@ from msbench.harness import snapshot, wire
 from msbench.harness.confine import Rules, confine
 
 # As in native/runner/call.cuh: results that are no CUDA errors, and where an error was seen.
-_BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED, _WROTE_ELSEWHERE = -1, -2, -3, -4
+_BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED, _WROTE_ELSEWHERE, _STARTS_EARLY = -1, -2, -3, -4, -5
 _SET_UP, _LAUNCHER, _LAST_ERROR, _KERNEL = range(4)
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
@@ -38,6 +38,11 @@ _OWN = {
     _WORKSPACE_OVERRUN: ("out_of_bounds", "the kernel wrote beyond the end of its workspace"),
     _ESCAPED: ("forbidden", "the launcher put work on another stream than the one it was given"),
     _WROTE_ELSEWHERE: ("out_of_bounds", "the kernel wrote to memory far outside its arrays"),
+    _STARTS_EARLY: (
+        "forbidden",
+        "the call's first kernel may start before what precedes it in the stream has ended: "
+        "launch it without cudaLaunchAttributeProgrammaticStreamSerialization",
+    ),
 }
 _SETTINGS = (
     "the current device",
@@ -150,6 +155,7 @@ class Worker:
         text, stage = ctypes.create_string_buffer(_RECORD_BYTES), ctypes.c_int()
         call = ctypes.byref(self._call)
         self._done(self._runner.runner_record(call, text, ctypes.c_size_t(len(text)), ctypes.byref(stage)), stage)
+        self._starts_in_turn()
         return {"nodes": text.value.decode(errors="replace").splitlines()}
 
     def replay_record(self) -> None:
@@ -233,6 +239,8 @@ class Worker:
         stage, nodes = ctypes.c_int(), ctypes.c_uint64()
         code = self._runner.runner_capture(ctypes.byref(call), copies, ctypes.byref(nodes), ctypes.byref(stage))
         self._done(code, stage)
+        if not nothing:
+            self._starts_in_turn()
         return {"nodes": nodes.value}
 
     def replay(self, replays: int, samples: int) -> dict[str, Any]:
@@ -329,6 +337,12 @@ class Worker:
         stage = ctypes.c_int()
         call = ctypes.byref(self._call)
         self._done(self._runner.runner_once(call, input_set, int(fresh), ctypes.byref(stage)), stage)
+
+    def _starts_in_turn(self) -> None:
+        """See that the call waits for what precedes it; a library is trusted to wait before it reads."""
+        stage = ctypes.c_int()
+        if wire.rules() != Rules.LIBRARY:
+            self._done(self._runner.runner_starts_in_turn(ctypes.byref(self._call), ctypes.byref(stage)), stage)
 
     def _state(self) -> dict[str, str]:
         """What the launcher may not leave changed, in the process and on the device; a library sets itself up as it likes."""

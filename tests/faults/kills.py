@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msbench.harness.ncu import SCRATCH
 from msbench.scratch import scratch
 from msbench.store.integrity import check_files
 from tests.faults.works import State, Work, ids, tree
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LIMIT_S = 300.0
+_MEMORY = Path("/dev/shm")
 KINDS = ("instant", "operation")
 
 
@@ -113,7 +115,7 @@ def undisturbed(place: Bench, work: Work, runs: int = 2) -> Undisturbed:
 
 def kill(place: Bench, work: Work, normal: Undisturbed, number: int, kind: str, rng: random.Random) -> Kill:
     """Kill it once, at a random instant or just before a random operation."""
-    limit = normal.seconds
+    limit, in_memory = normal.seconds, {p.name for p in _MEMORY.glob("tmp*")}
     while True:
         place.prepare(work, number)
         before = _look(place, work)
@@ -134,7 +136,7 @@ def kill(place: Bench, work: Work, normal: Undisturbed, number: int, kind: str, 
             return Kill(work.name, kind, point, "", f"exit code {code}, not killed: {place.said()}")
     stored, problem = _left(place, work, before, seen, normal.states[number % len(normal.states)])
     if not problem:
-        problem = _goes_on(place, work, normal.states[number % len(normal.states)])
+        problem = _goes_on(place, work, normal.states[number % len(normal.states)], in_memory)
     return Kill(work.name, kind, point, stored, problem)
 
 
@@ -212,8 +214,8 @@ def _problems(place: Bench, work: Work) -> list[str]:
     return check_files([file])
 
 
-def _goes_on(place: Bench, work: Work, final: State) -> str:
-    """Start it again and compare; returns what is wrong."""
+def _goes_on(place: Bench, work: Work, final: State, in_memory: set[str]) -> str:
+    """Start it again and compare; returns what is wrong. ``in_memory``: names that were there before."""
     code = place.start(work).wait(LIMIT_S)
     if code != 0:
         return f"the next start ends with exit code {code}: {place.said()}"
@@ -226,9 +228,12 @@ def _goes_on(place: Bench, work: Work, final: State) -> str:
         return f"after the next start: {problems[0]}"
     if left := {p.name for p in place.here.iterdir()} - work.left:
         return f"left behind: {', '.join(sorted(left))}"
-    with scratch(place.cache / "tmp"):
-        pass  # as the next compilation does
-    if left := {p.name for d in (place.cache / "tmp", place.temporary) for p in d.iterdir()}:
+    # As the next compilation and the next profiles do.
+    with scratch(place.cache / "tmp"), scratch(place.temporary, SCRATCH), scratch(_MEMORY, SCRATCH):
+        pass
+    left = {p.name for d in (place.cache / "tmp", place.temporary) for p in d.iterdir()}
+    left |= {p.name for p in _MEMORY.glob("tmp*")} - in_memory
+    if left:
         return f"temporary files left behind: {', '.join(sorted(left))}"
     return ""
 

@@ -28,7 +28,7 @@ _NATIVE = Path(__file__).with_name("native")
 
 MODES = (
     "right", "returns", "unreported", "sticky", "synchronizes", "escapes", "overruns", "crashes", "hangs",
-    "huge_workspace", "forks", "connects", "writes", "local", "settings", "rounding", "keeps",
+    "huge_workspace", "forks", "connects", "writes", "local", "settings", "rounding", "keeps", "early", "chained",
 )  # fmt: skip
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -97,7 +101,8 @@ class Fake:
     ) -> None:  # fmt: skip
         self.path.write_text(
             f"#!{sys.executable}\n"
-            "import json, sys, time\n"
+            "import json, os, sys, time\n"
+            "open(os.environ['TMPDIR'] + '/NVIDIA-left', 'w').close()\n"
             f"open({str(self.calls)!r}, 'a').write(json.dumps(sys.argv[1:]) + '\\n')\n"
             f"if '--version' in sys.argv: print({version!r}); sys.exit(not {version!r})\n"
             f"if '--query-metrics' in sys.argv: print({listing!r}); sys.exit()\n"
@@ -164,6 +169,30 @@ def test_why_there_are_no_counters(fake: Fake, how: dict[str, object], says: str
     fake.write(**how)  # type: ignore[arg-type]
     with pytest.raises(NcuError, match=says):
         fake.collect(limit_s=1.0 if "sleeps" in how else 30.0)
+
+
+def test_what_ncu_leaves_in_its_temporary_folder_goes_also_after_a_kill(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    fake.write(sleeps=60)
+    script = (
+        "import sys, pathlib; from msbench.harness import ncu\n"
+        "ncu.collect(pathlib.Path(sys.argv[1]), ['worker'], {}, (9, 0), pathlib.Path(sys.argv[2]), 60)"
+    )
+    argv = [sys.executable, "-c", script, str(fake.path), str(fake.cache)]
+    killed = subprocess.Popen(argv, env={**os.environ, "TMPDIR": str(temporary)})
+    while not (fake.calls.exists() and "--metrics" in fake.logged()[-1]):
+        assert killed.poll() is None
+        time.sleep(0.01)
+    killed.kill()
+    killed.wait()
+    assert [file.name for file in temporary.glob("*/*")] == ["NVIDIA-left"]
+    fake.write()
+    fake.collect()
+    assert not list(temporary.iterdir())
 
 
 def test_an_ncu_that_is_not_there(tmp_path: Path) -> None:

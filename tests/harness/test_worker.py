@@ -188,6 +188,31 @@ def test_a_call_that_puts_its_work_elsewhere_is_found_out_when_recorded(gpu: Fak
     assert failed.value.kind == "forbidden"
 
 
+def test_a_call_that_need_not_wait_for_its_turn_is_refused(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, mode("early"))
+    runner.prepare(Job.of(OPERATOR, mode("early"), [arena]))
+    for ask in (lambda: runner.record(arena, mode("early")), lambda: runner.capture(4)):
+        with pytest.raises(
+            LaunchFailed, match="first kernel may start before what precedes it in the stream"
+        ) as failed:
+            ask()
+        assert failed.value.kind == "forbidden"
+
+
+def test_within_a_call_a_kernel_may_start_early(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, expected = filled(gpu, mode("chained"))
+    assert runner.record(arena, mode("chained"))
+    runner.replay_record()
+    np.testing.assert_array_equal(arena.view("y"), expected)
+    assert runner.capture(4) == 8
+
+
+def test_a_library_may_start_early(gpu: FakeGpu) -> None:
+    with gpu.runner_of(origin=Origin.LIBRARY) as library:
+        arena, _ = filled(gpu, mode("early"))
+        assert library.record(arena, mode("early"))
+
+
 def test_a_workspace_is_left_where_it_is_asked_to_be(gpu: FakeGpu, runner: GpuRunner) -> None:
     arena, _ = filled(gpu, mode("keeps"))
     arena.poison(POISONS[0])

@@ -272,6 +272,24 @@ int runner_record(const Call* call, char* text, size_t size, int* stage) {
     return 0;
 }
 
+// Whether a call waits for what precedes it in its stream. A first kernel that need not would overlap the call before: in a row of
+// calls it would look faster than it is, and in a program it could read its inputs before they are written.
+int runner_starts_in_turn(const Call* call, int* stage) {
+    *stage = kSetUp;
+    cudaGraph_t graph = nullptr;
+    if (int code = cudaStreamBeginCapture(runner.stream, cudaStreamCaptureModeThreadLocal)) return code;
+    nothing<<<1, 1, 0, runner.stream>>>();
+    int code = invoke(call, 0, stage);
+    const int ended = cudaStreamEndCapture(runner.stream, &graph);
+    cudaGetLastError();
+    if (!code) code = ended;
+    bool early = false;
+    if (!code) *stage = kSetUp;
+    if (!code) code = follows_early(graph, &early);
+    if (graph) cudaGraphDestroy(graph);
+    return code ? code : early ? kStartsEarly : 0;
+}
+
 int runner_replay_record(const Call* call, int* stage) {
     *stage = kSetUp;
     cudaGraphExec_t instance = nullptr;

@@ -13,8 +13,9 @@
 
 extern "C" void fake_set_sticky(int code);
 extern "C" void fake_set_last_error(int code);
+extern "C" void fake_next_starts_early();
 
-enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal, kSettings, kRounding, kKeeps };
+enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal, kSettings, kRounding, kKeeps, kEarly, kChained };
 
 struct Work {
     const float* x;
@@ -64,8 +65,11 @@ extern "C" int msbench_launch(void* const* arrays, const double* scalars, const 
                        static_cast<unsigned char*>(workspace), workspace_bytes, mode, int(scalars[2])};
     if (mode == kEscapes)
         work(w);
-    else
+    else {
+        if (mode == kChained) cudaMemsetAsync(arrays[1], 0, sizeof(float), static_cast<cudaStream_t>(stream));
+        if (mode == kEarly || mode == kChained) fake_next_starts_early();
         cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), work, w);
+    }
     if (mode == kSynchronizes) cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
     return 0;
 }

@@ -29,7 +29,7 @@ struct Stream {
     std::condition_variable changed;
     std::deque<Command> queue;
     bool running = false;
-    std::vector<Command>* captured = nullptr;
+    struct Graph* captured = nullptr;
     std::thread thread{[this] { work(); }};
 
     void work() {
@@ -47,21 +47,31 @@ struct Stream {
         }
     }
     void put(Command command) {
-        if (captured) return captured->push_back(std::move(command));
+        if (captured) return capture(std::move(command));
         std::unique_lock lock(mutex);
         changed.wait(lock, [this] { return queue.size() < 1024; });
         queue.push_back(std::move(command));
         changed.notify_all();
     }
+    void capture(Command command);
     void drain() {
         std::unique_lock lock(mutex);
         changed.wait(lock, [this] { return queue.empty() && !running; });
     }
 };
 
+// Commands in a row; which of them start before the one before has ended.
 struct Graph {
     std::vector<Command> commands;
+    std::vector<bool> early;
 };
+thread_local bool next_starts_early = false;
+
+void Stream::capture(Command command) {
+    captured->commands.push_back(std::move(command));
+    captured->early.push_back(next_starts_early);
+    next_starts_early = false;
+}
 
 std::vector<Stream*> streams;
 std::map<const void*, std::string> kernels;
@@ -219,6 +229,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 }
 void fake_set_sticky(int code) { sticky = code; }
 void fake_set_last_error(int code) { last_error = code; }
+void fake_next_starts_early() { next_starts_early = true; }
 
 // A handle is the path of a file and the size of the mapping behind it.
 cudaError_t cudaIpcOpenMemHandle(void** pointer, cudaIpcMemHandle_t handle, unsigned) {
@@ -233,17 +244,29 @@ cudaError_t cudaIpcCloseMemHandle(void*) { return cudaSuccess; }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
     of(stream)->drain();
-    of(stream)->captured = new std::vector<Command>;
+    of(stream)->captured = new Graph;
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-    *graph = reinterpret_cast<cudaGraph_t>(new Graph{*of(stream)->captured});
+    *graph = reinterpret_cast<cudaGraph_t>(of(stream)->captured);
     of(stream)->captured = nullptr;
     return cudaSuccess;
 }
+cudaGraphNode_t node(size_t number) { return reinterpret_cast<cudaGraphNode_t>(number + 1); }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
     *count = reinterpret_cast<Graph*>(graph)->commands.size();
-    for (size_t i = 0; nodes && i < *count; ++i) nodes[i] = nullptr;
+    for (size_t i = 0; nodes && i < *count; ++i) nodes[i] = node(i);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* data, size_t* count) {
+    const Graph& g = *reinterpret_cast<Graph*>(graph);
+    *count = g.commands.empty() ? 0 : g.commands.size() - 1;
+    for (size_t i = 0; from && i < *count; ++i) {
+        from[i] = node(i);
+        to[i] = node(i + 1);
+        data[i] = {};
+        data[i].type = g.early[i + 1] ? cudaGraphDependencyTypeProgrammatic : cudaGraphDependencyTypeDefault;
+    }
     return cudaSuccess;
 }
 // Every command passes for a kernel of the candidate's own.

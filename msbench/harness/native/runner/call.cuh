@@ -11,6 +11,7 @@ constexpr int kBlocked = -1;
 constexpr int kWorkspaceOverrun = -2;
 constexpr int kEscaped = -3;
 constexpr int kWroteElsewhere = -4;
+constexpr int kStartsEarly = -5;
 
 // Where an error was seen; worker.py turns it into words.
 enum Stage { kSetUp = 0, kLauncher = 1, kLastError = 2, kKernel = 3 };

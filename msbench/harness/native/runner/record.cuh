@@ -3,7 +3,9 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -38,6 +40,28 @@ std::string node_name(cudaGraphNode_t node) {
         case cudaGraphNodeTypeMemFree: return "free";
         default: return "node of type " + std::to_string(int(type));
     }
+}
+
+// Whether a node may start before the graph's first one has ended (programmatic dependent launch).
+cudaError_t follows_early(cudaGraph_t graph, bool* early) {
+    *early = false;
+#if CUDART_VERSION >= 12030  // before, no graph had such an edge
+    size_t count = 0;
+#if CUDART_VERSION >= 13000
+    const auto edges = cudaGraphGetEdges;
+#else
+    const auto edges = cudaGraphGetEdges_v2;
+#endif
+    if (cudaError_t failed = edges(graph, nullptr, nullptr, nullptr, &count)) return failed;
+    std::vector<cudaGraphNode_t> from(count), to(count);
+    std::vector<cudaGraphEdgeData> data(count);
+    if (!count) return cudaSuccess;
+    if (cudaError_t failed = edges(graph, from.data(), to.data(), data.data(), &count)) return failed;
+    for (size_t i = 0; i < count; ++i)
+        if (data[i].type == cudaGraphDependencyTypeProgrammatic && std::find(to.begin(), to.end(), from[i]) == to.end())
+            *early = true;
+#endif
+    return cudaSuccess;
 }
 
 }  // namespace
