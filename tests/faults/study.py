@@ -25,7 +25,10 @@ from msbench.store.store import Store
 from tests.faults.kills import KINDS, Bench, Kill, Undisturbed, kill, undisturbed
 from tests.faults.works import NAMES, Work, works
 
-EXPECTED = "nothing recorded is lost, nothing half-written is visible, and the next start ends as an uninterrupted run"
+EXPECTED = (
+    "nothing recorded is lost, nothing half-written is visible, no temporary file stays, and the next start ends as an "
+    "uninterrupted run"
+)
 
 
 def main() -> None:

@@ -135,7 +135,7 @@ def _record(path: Path, executor: str) -> None:
         "coder": optimizing.coded(*drafts),
         "debugger": optimizing.coded(*[naive.replace("threads = 256", f"threads = {n}") for n in (64, 96, 160, 192)]),
     }
-    plan = Plan(select_cases(operator, "smallest"), profile=True, time_budget_s=0.1)
+    plan = Plan(select_cases(operator, "smallest"), heldout=1, profile=True, time_budget_s=0.1, sittings=1)
     with Store(path) as store, executors.pick(executor) as chosen:
         optimize(
             Task(operator, Precision.FP32), strategy=agents.pick("cudamaster"),

@@ -131,7 +131,7 @@ def headlines(found: Mapping[Study, Sequence[Recording]], paces: Sequence[trials
         shown.append((_held(slowed), "injected slowdowns found"))
     killed = [t for one in found[Study.FAULTS] for t in one.proof.trials if trials.killed(t)]
     if killed:
-        shown.append((f"{sum(t.held for t in killed)} of {len(killed)}", "kills after which nothing was lost"))
+        shown.append((f"{sum(t.held for t in killed)} of {len(killed)}", "kills that left no trace"))
     if paces:
         most = max(pace.per_hour for pace in paces)
         shown.append((fmt.count(most), "candidates judged an hour on one GPU"))
