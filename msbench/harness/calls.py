@@ -50,8 +50,11 @@ class WholeCalls:
         one = self._runner.whole(0, repetitions, nothing=True)
         return Batch(tuple(launches * ns for ns in one.samples_ns), one.host_ns)
 
-    def capture(self, copies: int) -> int:
-        """One operation: no graph is made, since what waits or allocates can't be in one; ``replay`` makes the calls."""
+    def capture(self, copies: int, *, stirred: bool = False) -> int:
+        """One operation: no graph is made, since what waits or allocates can't be in one; ``replay`` makes the calls.
+
+        The inputs are those that were drawn, also for ``stirred``: what such functions keep from call to call is their business.
+        """
         self._copies = copies
         return 1
 

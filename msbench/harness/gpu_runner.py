@@ -217,9 +217,13 @@ class MeasuredProcess:
         """See ``protocols.CountsMemory``."""
         return int(self._call("live_bytes", LAUNCH_LIMIT_S)["bytes"])
 
-    def capture(self, copies: int, *, nothing: bool = False) -> int:
-        """Capture calls (of an empty kernel, for ``nothing``) in a graph; how many device operations it has."""
-        return int(self._call("capture", LAUNCH_LIMIT_S, copies=copies, nothing=nothing)["nodes"])
+    def capture(self, copies: int, *, nothing: bool = False, stirred: bool = False) -> int:
+        """Capture calls (of an empty kernel, for ``nothing``) in a graph; how many device operations it has.
+
+        ``stirred``: no call has quite the inputs of the one before.
+        """
+        answer = self._call("capture", LAUNCH_LIMIT_S, copies=copies, nothing=nothing, stirred=stirred)
+        return int(answer["nodes"])
 
     def replay(self, replays: int, samples: int, *, limit_s: float = LAUNCH_LIMIT_S) -> tuple[float, ...]:
         """The device time of ``replays`` replays of the captured graph, in ns, ``samples`` times."""

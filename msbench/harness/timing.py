@@ -19,7 +19,7 @@ from msbench.harness.check import fault_of
 from msbench.harness.gpu_runner import Batch, Job
 from msbench.harness.sittings import number_of
 from msbench.harness.telemetry import Telemetry
-from msbench.model import Failure, Measurement
+from msbench.model import Failure, Fault, Measurement
 from msbench.spec import Case
 from msbench.statistics import converged, round_centres
 
@@ -55,6 +55,12 @@ _HOT_GRAPH_NS = 2e5
 _HOT_SAMPLE_NS = 5e5
 _HOT_SAMPLES = 7
 _HOT_NODES = 512
+
+# How much longer than hot a call may take behind a swap of two elements of each input, which is a launch of its own.
+_STIRRED_TRIALS = 3
+_STIRRED_SAMPLES = 3
+_STIRRED_FACTOR = 2.0
+_STIRRED_NS = 5e3
 _FLOOR_REPETITIONS = PLACES
 _FLOOR_LAUNCHES = 4  # empty kernels in a row, which tell what longer calls pay; one alone tells what the shortest do
 _FLOOR_ROUNDS = range(0, _MIN_ROUNDS, 2)  # that have floors, which take as long as a short call's batch
@@ -91,7 +97,7 @@ class Subject(Protocol):
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch: ...
 
-    def capture(self, copies: int) -> int: ...
+    def capture(self, copies: int, *, stirred: bool = False) -> int: ...
 
     def replay(self, replays: int, samples: int, *, limit_s: float = 30.0) -> tuple[float, ...]: ...
 
@@ -221,8 +227,8 @@ def measure_group(
     Stops when the ratio of each to the fastest is known well enough (see ``Enough``), or after ``budget_s`` seconds of
     rounds, which then are labelled noisy; a case that is measured in several ``sittings`` has its part of that in each.
     Under clocks that were held down or that drifted all rounds are measured once more; what disturbs them again is kept
-    with the samples. A version that fails is left out from there on. ``suspicious``: see also that work keeps to its stream, and
-    that the times which are told are possible.
+    with the samples. A version that fails is left out from there on. ``suspicious``: see also that work keeps to its stream,
+    that the times which are told are possible, and that hot ones do not come from what an earlier call left.
     """
     tracks = [Track(subject) for subject in subjects]
     for track in tracks:
@@ -241,7 +247,7 @@ def measure_group(
     for track in tracks if suspicious else ():
         _guarded(track, partial(_compare_clocks, clock=clock))
     for track in tracks:
-        _guarded(track, _hot)
+        _guarded(track, partial(_hot, suspicious=suspicious))
     alive = [track for track in tracks if track.alive]
     failures = verify([track.again for track in alive])
     for track, failure in zip(alive, failures, strict=True):
@@ -331,7 +337,7 @@ def _capture(track: Track) -> str:
     try:
         track.nodes = max(1, track.subject.capture(1))
     except LaunchFailed as error:
-        if not track.subject.alive:
+        if not track.subject.alive or error.kind == Fault.FORBIDDEN:
             raise
         return f"Not timed hot: the call can't be captured in a CUDA graph ({error})."
     return ""
@@ -436,7 +442,7 @@ def _compare_clocks(track: Track, clock: Callable[[], float]) -> None:
     )
 
 
-def _hot(track: Track) -> None:
+def _hot(track: Track, suspicious: bool) -> None:
     """Replays of a captured graph with nothing in between: inputs and code are in the caches where they fit."""
     if track.hot_note:
         return
@@ -448,6 +454,27 @@ def _hot(track: Track) -> None:
     replays = max(1, min(20, int(_HOT_SAMPLE_NS / (copies * track.estimate_ns))))
     samples = track.subject.replay(replays, _HOT_SAMPLES)
     track.hot_ns = median(samples) / (replays * copies)
+    if suspicious:
+        _forgets(track, copies, replays)
+
+
+def _forgets(track: Track, copies: int, replays: int) -> None:
+    """See that a call has no use for what the one before left: hot, both have the same inputs, and outputs are not overwritten.
+
+    A version that kept a checksum of all its inputs with its results would be right, and look fast.
+    """
+    assert track.hot_ns is not None
+    allowed_ns = _STIRRED_FACTOR * track.hot_ns + _STIRRED_NS
+    track.subject.capture(copies, stirred=True)
+    for _ in range(_STIRRED_TRIALS):
+        stirred_ns = median(track.subject.replay(replays, _STIRRED_SAMPLES)) / (replays * copies)
+        if stirred_ns <= allowed_ns:
+            return
+    raise LaunchFailed(
+        f"a call takes {track.hot_ns / 1e3:.1f} µs on the inputs of the call before and {stirred_ns / 1e3:.1f} µs on others: "
+        f"it keeps results between calls",
+        Fault.FORBIDDEN,
+    )
 
 
 def _guarded(track: Track, step: Callable[[Track], None]) -> None:

@@ -62,6 +62,8 @@ class Made:
         self.launch_ns = 2000.0
         self.first_ns = 0.0  # what the first of a row of launches takes besides
         self.graph = 0
+        self.remembers = False
+        self.stirred = False
 
     def _run(self, command: str) -> None:
         if command in self.fails:
@@ -95,13 +97,14 @@ class Made:
         self._run("floor")
         return Batch((self.first_ns + self.launch_ns * launches,) * repetitions, (1000.0,) * repetitions)
 
-    def capture(self, copies: int) -> int:
+    def capture(self, copies: int, *, stirred: bool = False) -> int:
         self._run("capture")
-        self.graph = copies
+        self.graph, self.stirred = copies, stirred
         return copies * self.nodes
 
     def replay(self, replays: int, samples: int, *, limit_s: float = 30.0) -> tuple[float, ...]:
-        return (self.time_ns / 2 * replays * self.graph,) * samples
+        hot_ns = self.time_ns / (20 if self.remembers and not self.stirred else 2) + 1500.0 * self.stirred
+        return (hot_ns * replays * self.graph,) * samples
 
     def busy(self, seconds: float) -> None:
         self._run("busy")
@@ -324,6 +327,25 @@ def test_a_hang_while_timing_is_a_timeout() -> None:
     failure = measure([Made(clock, 5_000.0, fails={"cold": error})], clock)[0].failure
     assert failure is not None
     assert failure.fault is Fault.TIMEOUT
+
+
+def test_a_version_that_is_fast_on_the_same_inputs_alone_is_refused() -> None:
+    clock = Clock()
+    honest, tiny, keeper = Made(clock, 100_000.0), Made(clock, 3_000.0), Made(clock, 100_000.0)
+    keeper.remembers = True
+    passed, small, refused = measure([honest, tiny, keeper], clock)
+    assert passed.failure is None and passed.hot_ns == pytest.approx(50_000.0)
+    assert small.failure is None and small.hot_ns == pytest.approx(1500.0)
+    assert refused.failure is not None and refused.failure.fault is Fault.FORBIDDEN
+    assert "5.0 µs on the inputs of the call before and 51.5 µs on others: it keeps results" in refused.failure.message
+    assert measure([keeper], clock, suspicious=False)[0].failure is None
+
+
+def test_what_may_not_be_captured_fails() -> None:
+    clock = Clock()
+    early = LaunchFailed("the call's first kernel may start before", "forbidden")
+    measured = measure([Made(clock, 10_000.0, fails={"capture": early})], clock)[0]
+    assert measured.failure is not None and measured.failure.fault is Fault.FORBIDDEN
 
 
 def test_a_call_that_cannot_be_captured_has_no_hot_time_and_a_reason() -> None:
