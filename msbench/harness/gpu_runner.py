@@ -217,12 +217,12 @@ class MeasuredProcess:
         """See ``protocols.CountsMemory``."""
         return int(self._call("live_bytes", LAUNCH_LIMIT_S)["bytes"])
 
-    def capture(self, copies: int, *, nothing: bool = False, stirred: bool = False) -> int:
+    def capture(self, copies: int, *, nothing: bool = False, fresh: bool = False) -> int:
         """Capture calls (of an empty kernel, for ``nothing``) in a graph; how many device operations it has.
 
-        ``stirred``: no call has quite the inputs of the one before.
+        ``fresh``: before each, outputs and workspace are overwritten, and the inputs become slightly different ones.
         """
-        answer = self._call("capture", LAUNCH_LIMIT_S, copies=copies, nothing=nothing, stirred=stirred)
+        answer = self._call("capture", LAUNCH_LIMIT_S, copies=copies, nothing=nothing, fresh=fresh)
         return int(answer["nodes"])
 
     def replay(self, replays: int, samples: int, *, limit_s: float = LAUNCH_LIMIT_S) -> tuple[float, ...]:

@@ -56,11 +56,14 @@ _HOT_SAMPLE_NS = 5e5
 _HOT_SAMPLES = 7
 _HOT_NODES = 512
 
-# How much longer than hot a call may take behind a swap of two elements of each input, which is a launch of its own.
-_STIRRED_TRIALS = 3
-_STIRRED_SAMPLES = 3
-_STIRRED_FACTOR = 2.0
-_STIRRED_NS = 5e3
+# How much longer than hot a call may take where nothing is left that an earlier one wrote.
+_FRESH_TRIALS = 3
+_FRESH_FACTOR = 2.0
+_FRESH_NS = 5e3
+_FRESH_SAMPLES = 3
+_FRESH_COMMANDS = 8  # of such a call, besides its own: outputs, workspace, inputs
+_FRESH_LONG_NS = 1e7  # longer calls are sampled once
+
 _FLOOR_REPETITIONS = PLACES
 _FLOOR_LAUNCHES = 4  # empty kernels in a row, which tell what longer calls pay; one alone tells what the shortest do
 _FLOOR_ROUNDS = range(0, _MIN_ROUNDS, 2)  # that have floors, which take as long as a short call's batch
@@ -97,7 +100,7 @@ class Subject(Protocol):
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch: ...
 
-    def capture(self, copies: int, *, stirred: bool = False) -> int: ...
+    def capture(self, copies: int, *, nothing: bool = False, fresh: bool = False) -> int: ...
 
     def replay(self, replays: int, samples: int, *, limit_s: float = 30.0) -> tuple[float, ...]: ...
 
@@ -455,24 +458,27 @@ def _hot(track: Track, suspicious: bool) -> None:
     samples = track.subject.replay(replays, _HOT_SAMPLES)
     track.hot_ns = median(samples) / (replays * copies)
     if suspicious:
-        _forgets(track, copies, replays)
+        _needs_nothing(track, track.hot_ns, copies, replays)
 
 
-def _forgets(track: Track, copies: int, replays: int) -> None:
-    """See that a call has no use for what the one before left: hot, both have the same inputs, and outputs are not overwritten.
+def _needs_nothing(track: Track, hot_ns: float, copies: int, replays: int) -> None:
+    """See that hot times do not come from what an earlier call left.
 
-    A version that kept a checksum of all its inputs with its results would be right, and look fast.
+    Hot, calls have the same inputs, and nothing is overwritten between them. A version that keeps a checksum of its inputs
+    beside its results, or counts calls and stops after some, can be right in every check and look fast.
     """
-    assert track.hot_ns is not None
-    allowed_ns = _STIRRED_FACTOR * track.hot_ns + _STIRRED_NS
-    track.subject.capture(copies, stirred=True)
-    for _ in range(_STIRRED_TRIALS):
-        stirred_ns = median(track.subject.replay(replays, _STIRRED_SAMPLES)) / (replays * copies)
-        if stirred_ns <= allowed_ns:
+    subject, samples = track.subject, 1 if hot_ns > _FRESH_LONG_NS else _FRESH_SAMPLES
+    copies = max(1, min(copies, _HOT_NODES // (track.commands + _FRESH_COMMANDS)))
+    for _ in range(_FRESH_TRIALS):
+        subject.capture(copies, fresh=True)
+        fresh = median(subject.replay(replays, samples))
+        subject.capture(copies, nothing=True, fresh=True)
+        own_ns = (fresh - median(subject.replay(replays, samples))) / (replays * copies)
+        if own_ns <= _FRESH_FACTOR * hot_ns + _FRESH_NS:
             return
     raise LaunchFailed(
-        f"a call takes {track.hot_ns / 1e3:.1f} µs on the inputs of the call before and {stirred_ns / 1e3:.1f} µs on others: "
-        f"it keeps results between calls",
+        f"a call takes {hot_ns / 1e3:.1f} µs after one on the same inputs, and {own_ns / 1e3:.1f} µs where nothing is left of "
+        f"that one: it keeps results between calls",
         Fault.FORBIDDEN,
     )
 

@@ -232,17 +232,16 @@ class Worker:
         told.restype = ctypes.c_double
         return {"ns": told()}
 
-    def capture(self, copies: int, nothing: bool = False, stirred: bool = False) -> dict[str, Any]:
+    def capture(self, copies: int, nothing: bool = False, fresh: bool = False) -> dict[str, Any]:
         """Capture calls (of an empty kernel, for ``nothing``) into the graph that ``replay`` plays.
 
-        ``stirred``: two elements of each input change places before each call.
+        ``fresh``: before each of them outputs and workspace are overwritten, and two elements of each input change places.
         """
-        call = self._nothing(1) if nothing else self._call
+        call, before = self._nothing(1) if nothing else self._call, ctypes.byref(self._call) if fresh else None
         self._call.stirred = self._stirred
         self._place(0)
         stage, nodes = ctypes.c_int(), ctypes.c_uint64()
-        count, swapped = ctypes.c_int(copies), ctypes.c_int(stirred)
-        code = self._runner.runner_capture(ctypes.byref(call), count, swapped, ctypes.byref(nodes), ctypes.byref(stage))
+        code = self._runner.runner_capture(ctypes.byref(call), before, copies, ctypes.byref(nodes), ctypes.byref(stage))
         self._done(code, stage)
         if not nothing:
             self._starts_in_turn()

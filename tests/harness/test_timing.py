@@ -63,7 +63,7 @@ class Made:
         self.first_ns = 0.0  # what the first of a row of launches takes besides
         self.graph = 0
         self.remembers = False
-        self.stirred = False
+        self.captured = (False, False)
 
     def _run(self, command: str) -> None:
         if command in self.fails:
@@ -97,14 +97,15 @@ class Made:
         self._run("floor")
         return Batch((self.first_ns + self.launch_ns * launches,) * repetitions, (1000.0,) * repetitions)
 
-    def capture(self, copies: int, *, stirred: bool = False) -> int:
+    def capture(self, copies: int, *, nothing: bool = False, fresh: bool = False) -> int:
         self._run("capture")
-        self.graph, self.stirred = copies, stirred
+        self.graph, self.captured = copies, (nothing, fresh)
         return copies * self.nodes
 
     def replay(self, replays: int, samples: int, *, limit_s: float = 30.0) -> tuple[float, ...]:
-        hot_ns = self.time_ns / (20 if self.remembers and not self.stirred else 2) + 1500.0 * self.stirred
-        return (hot_ns * replays * self.graph,) * samples
+        nothing, fresh = self.captured
+        own_ns = 1000.0 if nothing else self.time_ns / (20 if self.remembers and not fresh else 2)
+        return ((own_ns + 30_000.0 * fresh) * replays * self.graph,) * samples
 
     def busy(self, seconds: float) -> None:
         self._run("busy")
@@ -337,7 +338,10 @@ def test_a_version_that_is_fast_on_the_same_inputs_alone_is_refused() -> None:
     assert passed.failure is None and passed.hot_ns == pytest.approx(50_000.0)
     assert small.failure is None and small.hot_ns == pytest.approx(1500.0)
     assert refused.failure is not None and refused.failure.fault is Fault.FORBIDDEN
-    assert "5.0 µs on the inputs of the call before and 51.5 µs on others: it keeps results" in refused.failure.message
+    assert (
+        "5.0 µs after one on the same inputs, and 49.0 µs where nothing is left of that one: it keeps results"
+        in refused.failure.message
+    )
     assert measure([keeper], clock, suspicious=False)[0].failure is None
 
 

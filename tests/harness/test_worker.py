@@ -289,7 +289,12 @@ def test_graphs_replay_the_call(gpu: FakeGpu, runner: GpuRunner) -> None:
     assert len(samples) == 4
     assert min(samples) > 2 * 3 * 200_000 * 0.9
     np.testing.assert_array_equal(arena.view("y"), expected)
-    assert runner.capture(3, stirred=True) == 6  # two elements change places before each call
+    assert runner.capture(3, fresh=True) == 9  # outputs overwritten, elements swapped, the call
+    assert runner.replay(1, 1)
+    np.testing.assert_array_equal(arena.view("y"), expected)
+    assert runner.capture(3, fresh=True, nothing=True) == 9
+    runner.replay(1, 1)
+    assert np.isnan(arena.view("y")).all()
 
 
 def test_empty_kernels_and_a_busy_device(runner: GpuRunner) -> None:

@@ -354,8 +354,8 @@ int runner_whole(const Call* call, Launch launch, Hook before, Hook after, int f
 }
 
 // Captures `copies` calls on input set 0 into a graph that runner_replay plays; `nodes` is how many device operations that is.
-// `stirred`: before each of them elements are swapped, as in runner_cold, so that no call has the inputs of the one before.
-int runner_capture(const Call* call, int copies, int stirred, uint64_t* nodes, int* stage) {
+// `fresh`, or null: before each of them what that call may write is poisoned and its inputs stirred, as in runner_cold.
+int runner_capture(const Call* call, const Call* fresh, int copies, uint64_t* nodes, int* stage) {
     *stage = kSetUp;
     if (runner.graph) {
         cudaGraphExecDestroy(runner.graph);
@@ -364,7 +364,9 @@ int runner_capture(const Call* call, int copies, int stirred, uint64_t* nodes, i
     if (int code = cudaStreamBeginCapture(runner.stream, cudaStreamCaptureModeThreadLocal)) return code;
     int code = 0;
     for (int i = 0; i < copies && !code; ++i) {
-        if (stirred) code = stir_inputs(call, 0);
+        if (fresh) code = poison_outputs(fresh, 0);
+        if (fresh && !code) code = poison_workspace(fresh);
+        if (fresh && !code) code = stir_inputs(fresh, 0);
         if (!code) code = invoke(call, 0, stage);
     }
     cudaGraph_t graph = nullptr;
