@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import datetime
 
 SPACE = "\u202f"
@@ -10,6 +11,7 @@ SPACE = "\u202f"
 NONE = "–"
 """Stands where a figure does not exist."""
 
+_PLACE = re.compile(r" --db[ =]\S+")
 _MONTHS = (
     "January",
     "February",
@@ -141,8 +143,13 @@ def day(instant: str | None) -> str:
     return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
 
 
+def typed(command: str) -> str:
+    """A recorded command as anybody would type it: where its results went on some machine is left out."""
+    return _PLACE.sub("", command)
+
+
 FILTERS = {
     f.__name__: f
-    for f in (digits, time, ratio, percent, share, count, bandwidth, rate, size, seconds, dollars, day, interval)
+    for f in (digits, time, ratio, percent, share, count, bandwidth, rate, size, seconds, dollars, day, interval, typed)
 }
 """What the templates know by name."""

@@ -40,6 +40,8 @@ def spaced(text: str) -> str:
         (fmt.seconds(200), "3 min 20 s"),
         (fmt.interval(1.208, 1.252), "1.21 to 1.25"),
         (fmt.day("2026-11-20T23:59:00+00:00"), "20 November 2026"),
+        (fmt.typed("msbench bench relu --db /tmp/b.sqlite --quick"), "msbench bench relu --quick"),
+        (fmt.typed("msbench bench relu --db=b.sqlite"), "msbench bench relu"),
     ],
 )
 def test_numbers_as_people_read_them(shown: str, expected: str) -> None:
