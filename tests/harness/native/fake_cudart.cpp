@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -260,8 +261,9 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t*
 }
 cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* data, size_t* count) {
     const Graph& g = *reinterpret_cast<Graph*>(graph);
-    *count = g.commands.empty() ? 0 : g.commands.size() - 1;
-    for (size_t i = 0; from && i < *count; ++i) {
+    if (!data) return cudaErrorLossyQuery;
+    *count = std::min(*count, g.commands.empty() ? 0 : g.commands.size() - 1);
+    for (size_t i = 0; i < *count; ++i) {
         from[i] = node(i);
         to[i] = node(i + 1);
         data[i] = {};

@@ -46,17 +46,19 @@ std::string node_name(cudaGraphNode_t node) {
 cudaError_t follows_early(cudaGraph_t graph, bool* early) {
     *early = false;
 #if CUDART_VERSION >= 12030  // before, no graph had such an edge
-    size_t count = 0;
-#if CUDART_VERSION >= 13000
-    const auto edges = cudaGraphGetEdges;
-#else
-    const auto edges = cudaGraphGetEdges_v2;
-#endif
-    if (cudaError_t failed = edges(graph, nullptr, nullptr, nullptr, &count)) return failed;
+    size_t nodes = 0;
+    if (cudaError_t failed = cudaGraphGetNodes(graph, nullptr, &nodes)) return failed;
+    size_t count = 2 * nodes;  // a stream's work is a chain; the number alone is not told where edges have data
     std::vector<cudaGraphNode_t> from(count), to(count);
     std::vector<cudaGraphEdgeData> data(count);
-    if (!count) return cudaSuccess;
-    if (cudaError_t failed = edges(graph, from.data(), to.data(), data.data(), &count)) return failed;
+#if CUDART_VERSION >= 13000
+    const cudaError_t failed = cudaGraphGetEdges(graph, from.data(), to.data(), data.data(), &count);
+#else
+    const cudaError_t failed = cudaGraphGetEdges_v2(graph, from.data(), to.data(), data.data(), &count);
+#endif
+    if (failed) return failed;
+    from.resize(count);
+    to.resize(count);
     for (size_t i = 0; i < count; ++i)
         if (data[i].type == cudaGraphDependencyTypeProgrammatic && std::find(to.begin(), to.end(), from[i]) == to.end())
             *early = true;
