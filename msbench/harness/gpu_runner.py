@@ -332,7 +332,15 @@ class GpuRunner(MeasuredProcess):
         assert self._binary is not None
         if found := forbidden_work(answer["nodes"], self._binary):
             raise LaunchFailed(found, "forbidden")
+        self._call("starts_in_turn", LAUNCH_LIMIT_S)
         return True
+
+    def capture(self, copies: int, *, nothing: bool = False, fresh: bool = False) -> int:
+        """As any; a version of one's own fails with kind ``forbidden`` where its calls may overlap. Libraries are trusted."""
+        nodes = super().capture(copies, nothing=nothing, fresh=fresh)
+        if not (nothing or fresh or is_library(self.candidate)):
+            self._call("starts_in_turn", LAUNCH_LIMIT_S)
+        return nodes
 
     def replay_record(self) -> None:
         """See ``protocols.Recorder``."""

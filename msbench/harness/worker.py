@@ -101,6 +101,7 @@ class Worker:
             "load",
             "launch",
             "record",
+            "starts_in_turn",
             "replay_record",
             "prepare",
             "keeps_stream",
@@ -155,8 +156,12 @@ class Worker:
         text, stage = ctypes.create_string_buffer(_RECORD_BYTES), ctypes.c_int()
         call = ctypes.byref(self._call)
         self._done(self._runner.runner_record(call, text, ctypes.c_size_t(len(text)), ctypes.byref(stage)), stage)
-        self._starts_in_turn()
         return {"nodes": text.value.decode(errors="replace").splitlines()}
+
+    def starts_in_turn(self) -> None:
+        """See that the current job's call waits for what precedes it in its stream."""
+        stage = ctypes.c_int()
+        self._done(self._runner.runner_starts_in_turn(ctypes.byref(self._call), ctypes.byref(stage)), stage)
 
     def replay_record(self) -> None:
         """Run what was recorded."""
@@ -243,8 +248,6 @@ class Worker:
         stage, nodes = ctypes.c_int(), ctypes.c_uint64()
         code = self._runner.runner_capture(ctypes.byref(call), before, copies, ctypes.byref(nodes), ctypes.byref(stage))
         self._done(code, stage)
-        if not nothing:
-            self._starts_in_turn()
         return {"nodes": nodes.value}
 
     def replay(self, replays: int, samples: int) -> dict[str, Any]:
@@ -341,12 +344,6 @@ class Worker:
         stage = ctypes.c_int()
         call = ctypes.byref(self._call)
         self._done(self._runner.runner_once(call, input_set, int(fresh), ctypes.byref(stage)), stage)
-
-    def _starts_in_turn(self) -> None:
-        """See that the call waits for what precedes it; a library is trusted to wait before it reads."""
-        stage = ctypes.c_int()
-        if wire.rules() != Rules.LIBRARY:
-            self._done(self._runner.runner_starts_in_turn(ctypes.byref(self._call), ctypes.byref(stage)), stage)
 
     def _state(self) -> dict[str, str]:
         """What the launcher may not leave changed, in the process and on the device; a library sets itself up as it likes."""
