@@ -6,7 +6,6 @@ of a group are timed in that way, whatever contract they follow. Rounds, shuffle
 
 from __future__ import annotations
 
-from functools import partial
 from statistics import median
 
 from msbench.harness.gpu_runner import Batch, GpuRunner, Job
@@ -19,7 +18,7 @@ class WholeCalls:
 
     def __init__(self, runner: GpuRunner) -> None:
         self._runner = runner
-        self._copies, self._nothing = 1, False
+        self._copies = 1
 
     @property
     def alive(self) -> bool:
@@ -51,19 +50,18 @@ class WholeCalls:
         one = self._runner.whole(0, repetitions, nothing=True)
         return Batch(tuple(launches * ns for ns in one.samples_ns), one.host_ns)
 
-    def capture(self, copies: int, *, nothing: bool = False, fresh: bool = False) -> int:
-        """One operation: no graph is made, since what waits or allocates can't be in one; ``replay`` makes the calls.
-
-        ``fresh`` means nothing here: what such functions keep from call to call is their business.
-        """
-        self._copies, self._nothing = copies, nothing
+    def capture(self, copies: int) -> int:
+        """One operation: no graph is made, since what waits or allocates can't be in one; ``replay`` makes the calls."""
+        self._copies = copies
         return 1
+
+    def fresh_ns(self, copies: int, replays: int, samples: int) -> None:
+        """Nothing: what such functions keep from call to call is their business."""
 
     def replay(self, replays: int, samples: int, *, limit_s: float = 30.0) -> tuple[float, ...]:
         """What so many times the captured calls take on the same inputs, with nothing emptied in between."""
         calls = replays * self._copies
-        again = partial(self._runner.whole, 0, min(calls, _MOST), cold=False, nothing=self._nothing, limit_s=limit_s)
-        batches = (again() for _ in range(samples))
+        batches = (self._runner.whole(0, min(calls, _MOST), cold=False, limit_s=limit_s) for _ in range(samples))
         return tuple(median(batch.samples_ns) * calls for batch in batches)
 
     def busy(self, seconds: float) -> None:

@@ -19,6 +19,7 @@ from msbench.harness.screen import is_library
 from msbench.harness.shared_memory import Block
 from msbench.model import Candidate, Fault, Origin
 from msbench.spec import Case, Operator
+from msbench.statistics import median
 
 START_LIMIT_S = 120.0
 """Starting Python, creating a CUDA context and loading a vendor library may take this long."""
@@ -228,6 +229,17 @@ class MeasuredProcess:
     def replay(self, replays: int, samples: int, *, limit_s: float = LAUNCH_LIMIT_S) -> tuple[float, ...]:
         """The device time of ``replays`` replays of the captured graph, in ns, ``samples`` times."""
         return tuple(ms * 1e6 for ms in self._call("replay", limit_s, replays=replays, samples=samples)["ms"])
+
+    def fresh_ns(self, copies: int, replays: int, samples: int) -> float | None:
+        """The device time of a call before which all that an earlier one wrote is overwritten and inputs change, in ns.
+
+        As many calls as ``replays`` of a graph of ``copies`` have; what the overwriting takes by itself is taken off.
+        """
+        took = []
+        for nothing in (False, True):
+            self.capture(copies, nothing=nothing, fresh=True)
+            took.append(median(self.replay(replays, samples)) / (replays * copies))
+        return took[0] - took[1]
 
     def busy(self, seconds: float) -> None:
         """Keep the device busy, so that its clocks are up."""

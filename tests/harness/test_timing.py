@@ -63,7 +63,6 @@ class Made:
         self.first_ns = 0.0  # what the first of a row of launches takes besides
         self.graph = 0
         self.remembers = False
-        self.captured = (False, False)
 
     def _run(self, command: str) -> None:
         if command in self.fails:
@@ -97,15 +96,17 @@ class Made:
         self._run("floor")
         return Batch((self.first_ns + self.launch_ns * launches,) * repetitions, (1000.0,) * repetitions)
 
-    def capture(self, copies: int, *, nothing: bool = False, fresh: bool = False) -> int:
+    def capture(self, copies: int) -> int:
         self._run("capture")
-        self.graph, self.captured = copies, (nothing, fresh)
+        self.graph = copies
         return copies * self.nodes
 
     def replay(self, replays: int, samples: int, *, limit_s: float = 30.0) -> tuple[float, ...]:
-        nothing, fresh = self.captured
-        own_ns = 1000.0 if nothing else self.time_ns / (20 if self.remembers and not fresh else 2)
-        return ((own_ns + 30_000.0 * fresh) * replays * self.graph,) * samples
+        hot_ns = self.time_ns / (20 if self.remembers else 2)
+        return (hot_ns * replays * self.graph,) * samples
+
+    def fresh_ns(self, copies: int, replays: int, samples: int) -> float | None:
+        return self.time_ns / 2
 
     def busy(self, seconds: float) -> None:
         self._run("busy")
@@ -339,7 +340,7 @@ def test_a_version_that_is_fast_on_the_same_inputs_alone_is_refused() -> None:
     assert small.failure is None and small.hot_ns == pytest.approx(1500.0)
     assert refused.failure is not None and refused.failure.fault is Fault.FORBIDDEN
     assert (
-        "5.0 µs after one on the same inputs, and 49.0 µs where nothing is left of that one: it keeps results"
+        "5.0 µs after one on the same inputs, and 50.0 µs where nothing is left of that one: it keeps results"
         in refused.failure.message
     )
     assert measure([keeper], clock, suspicious=False)[0].failure is None

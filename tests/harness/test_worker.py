@@ -292,9 +292,17 @@ def test_graphs_replay_the_call(gpu: FakeGpu, runner: GpuRunner) -> None:
     assert runner.capture(3, fresh=True) == 9  # outputs overwritten, elements swapped, the call
     assert runner.replay(1, 1)
     np.testing.assert_array_equal(arena.view("y"), expected)
-    assert runner.capture(3, fresh=True, nothing=True) == 9
+    assert runner.capture(3, nothing=True, fresh=True) == 9
     runner.replay(1, 1)
     assert np.isnan(arena.view("y")).all()
+
+
+def test_a_fresh_call_takes_what_it_takes_without_the_overwriting(gpu: FakeGpu, runner: GpuRunner) -> None:
+    case = scale(spin_us=500.0)
+    arena, _ = filled(gpu, case)
+    runner.prepare(Job.of(OPERATOR, case, [arena]))
+    found = runner.fresh_ns(3, 2, 3)
+    assert found is not None and found > 400_000
 
 
 def test_empty_kernels_and_a_busy_device(runner: GpuRunner) -> None:
