@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from msbench import databases, operators
+from msbench.commands import without_place
 from msbench.errors import MsbenchError
 from msbench.spec import Precision, Task
 from msbench.store.store import Store
@@ -89,14 +90,8 @@ Seed = Annotated[
 
 
 def command_line(without: str = "") -> str:
-    """What to type to repeat this, without a flag; where its results went is nobody else's business."""
-    kept, words = ["msbench"], iter(sys.argv[1:])
-    for word in words:
-        if word == "--db":
-            next(words, None)
-        elif not word.startswith("--db=") and word != without:
-            kept.append(word)
-    return shlex.join(kept)
+    """What to type to repeat this, without a flag and without where its results went."""
+    return shlex.join(["msbench", *without_place(word for word in sys.argv[1:] if word != without)])
 
 
 def _task(text: str, precision: Precision | None, ops_dir: Path | None) -> list[Task]:

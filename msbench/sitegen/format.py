@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from datetime import datetime
+
+from msbench.commands import typed
 
 SPACE = "\u202f"
 """Narrow no-break space: between a number and its unit, and between thousands."""
 NONE = "–"
 """Stands where a figure does not exist."""
 
-_PLACE = re.compile(r" --db[ =]\S+")
 _MONTHS = (
     "January",
     "February",
@@ -141,11 +141,6 @@ def day(instant: str | None) -> str:
     except ValueError:
         return instant
     return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
-
-
-def typed(command: str) -> str:
-    """A recorded command as anybody would type it: where its results went on some machine is left out."""
-    return _PLACE.sub("", command)
 
 
 FILTERS = {

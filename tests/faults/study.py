@@ -19,6 +19,7 @@ from pathlib import Path
 from queue import Queue
 
 from msbench import executors
+from msbench.commands import without_place
 from msbench.harness.evaluate import harness_digest
 from msbench.model import Device, Study, Trial
 from msbench.store.store import Store
@@ -127,14 +128,9 @@ def _recorded(store: Store, device: Device) -> set[str]:
 
 
 def _command() -> str:
-    """What to type to repeat this; where its results went is nobody else's business."""
-    kept, words = ["python", "-m", "tests.faults.study"], iter(sys.argv[1:])
-    for word in words:
-        if word == "--db":
-            next(words, None)
-        elif word != "--resume" and not word.startswith("--db="):
-            kept.append(word)
-    return shlex.join(kept)
+    """What to type to repeat this."""
+    words = without_place(word for word in sys.argv[1:] if word != "--resume")
+    return shlex.join(["python", "-m", "tests.faults.study", *words])
 
 
 def _normal(places: Queue[Bench], wanted: list[Work], jobs: int) -> dict[str, Undisturbed]:

@@ -1,0 +1,25 @@
+"""Commands as they are recorded and shown: what to type to repeat a result."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+
+
+def without_place(words: Iterable[str]) -> list[str]:
+    """The words without ``--db`` and its value: where results went on some machine is nobody else's business."""
+    kept, left = [], iter(words)
+    for word in left:
+        if word == "--db":
+            next(left, None)
+        elif not word.startswith("--db="):
+            kept.append(word)
+    return kept
+
+
+def typed(command: str) -> str:
+    """A recorded command as anybody would type it; one that no shell could read comes back as it is."""
+    try:
+        return shlex.join(without_place(shlex.split(command)))
+    except ValueError:
+        return command
