@@ -262,7 +262,7 @@ def _number(cell: str) -> float | None:
 
 def _run(argv: Sequence[str], env: dict[str, str] | None, limit_s: float) -> tuple[int, str, str]:
     try:
-        # ncu leaves files in TMPDIR, also a lock that one user alone can open; the GPU's own lock keeps others away.
+        # ncu leaves files in TMPDIR, killed or not. Its own lock is among them; msbench's keeps other profiles off the GPU.
         with (
             scratch(Path(tempfile.gettempdir()), SCRATCH) as folder,
             tempfile.TemporaryFile("w+", errors="replace") as out,
