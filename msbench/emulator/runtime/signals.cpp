@@ -85,10 +85,19 @@ void fault(int number, siginfo_t* info, void* context) {
     scheduler->fail(f);
 }
 
+/// report() below is this library's code too, and another thread's fault inside it would end the process without it.
+bool reporting() {
+#ifdef MSBENCH_CPU_ASAN
+    return __asan_report_present();
+#else
+    return false;
+#endif
+}
+
 void interrupt(int, siginfo_t*, void* context) {
     uintptr_t pc = code_offset(program_counter(context));
     // Only in a kernel's own code: elsewhere somebody may hold a lock, or be in the middle of changing a queue.
-    if (!scheduler || !scheduler->running_kernel() || scheduler->in_runtime() || !pc) return;
+    if (!scheduler || !scheduler->running_kernel() || scheduler->in_runtime() || !pc || reporting()) return;
     scheduler->enter_runtime();
     allow_interrupt();
     scheduler->yield(pc);
