@@ -105,6 +105,8 @@ class Operator:
     the reference (``u``: the precision's unit roundoff; ``out``: dict of reference outputs); zero means exact.
     ``inputs(rng, distribution, **scalars, **dims)`` returns a dict of arrays (see harness/inputs.py for ``rng``); None
     draws every input from the distribution.
+    ``outliers``: the distribution from which a few elements are put among others', to see who notices; one that has elements of
+    another size. Where it is none of ``distributions``, they come from the same one.
     ``nbytes(itemsize, **dims)``: bytes that any kernel must move: each input read once, each output written once.
     ``flops(**dims)``: floating-point operations of the definition; a function such as exp, a division and a comparison count as
     one each.
@@ -138,6 +140,7 @@ class Operator:
         "sorted",
         "nonfinite",
     )
+    outliers: str = "spiked"
     valid: Callable[..., bool] | None = None
     bound_note: str = ""
     library_note: str = ""

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msbench import operators
-from msbench.harness.compare import compare, expected
+from msbench.harness.compare import compare, expect, expected, outliers, prepare, touch
 from msbench.harness.inputs import generate
+from msbench.harness.schedule import work
 from msbench.spec import Case, Operator, Precision, Split
 
 Arrays = dict[str, Any]
@@ -302,3 +303,22 @@ def test_the_running_maximum_of_a_scan_s_bound() -> None:
     assert np.abs(references["y"][-1]) < deepest / 1000
     assert bounds["y"][-1] > 2.0**-24 * deepest
     assert (np.diff(bounds["y"]) > -2e-8 * deepest).all()
+
+
+@pytest.mark.parametrize("op", OPERATORS.values(), ids=list(OPERATORS))
+@pytest.mark.parametrize("precision", list(Precision), ids=str)
+def test_a_few_outliers_move_results_far_beyond_their_bounds(op: Operator, precision: Precision) -> None:
+    """So who remembers a result, or does not look at some of the inputs, is wrong."""
+    works = {case: work(op, case) for case in op.cases}
+    limit = max(3e7, min(works.values()))
+    at = max((case for case in op.cases if works[case] <= limit), key=works.__getitem__)
+    drawn = prepare(op, precision, at, 0, np)
+    inputs = {name: array.copy() for name, array in drawn.inputs.items()}
+    touch(op, at, 0, inputs, outliers(op, precision, at, 0, np), np)
+    touched = expect(op, precision, at, 0, inputs, np)
+    with np.errstate(all="ignore"):
+        moved = [
+            float(np.nanmax(abs(touched.references[name] - one) / drawn.bounds[name]))
+            for name, one in drawn.references.items()
+        ]
+    assert max(moved) > 100

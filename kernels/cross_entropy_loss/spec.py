@@ -63,6 +63,7 @@ OPERATOR = Operator(
     # "holes": one probability in three is zero, so that the limit of 10⁻⁸ is reached. "nonfinite": a NaN in Y. Equal
     # probabilities are left out: thousands of equal terms round the same way each time, and their errors add up.
     distributions=("uniform", "peaked", "holes", "one_hot", "nonfinite"),
+    outliers="one_hot",
     bound_note=(
         "A sum of C terms of one sign in fp32 errs by min(C', 8√C')·2⁻²⁴ of itself in any order, C' = min(C, 4096) "
         "(Higham 2002, equation 4.4; Higham and Mary 2019, theorem 3.1), and ten roundings of its logarithms come on "

@@ -41,6 +41,7 @@ OPERATOR = Operator(
     flops=lambda N: 0,
     inputs=inputs,
     distributions=keys.DISTRIBUTIONS,
+    outliers="magnitudes",
     bound_note=(
         "Values are moved and not computed with, so every element has to be exactly the one that belongs there. "
         "They are compared as numbers: a zero of either sign is a zero, and NaN is expected where NaN belongs."

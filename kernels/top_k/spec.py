@@ -52,6 +52,7 @@ OPERATOR = Operator(
     flops=lambda N, k: 0,
     inputs=inputs,
     distributions=keys.DISTRIBUTIONS,
+    outliers="magnitudes",
     valid=lambda N, k: k <= N,
     bound_note=(
         "Values are moved and not computed with, and ties have a rule, so every value and every index has to be "

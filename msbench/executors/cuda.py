@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import secrets
 import sys
 import tempfile
 import time
@@ -38,7 +39,7 @@ from msbench.harness.protocols import Plan, Runner
 from msbench.harness.schedule import suspects
 from msbench.harness.shared_memory import KEPT_BYTES, Block, SharedMemory
 from msbench.harness.spans import span
-from msbench.harness.verify import verify_timed
+from msbench.harness.verify import Verifier
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Fault, Measurement, Profile, digest
 from msbench.scratch import scratch
 from msbench.spec import Case, Operator, Precision
@@ -371,8 +372,15 @@ class CudaExecutor:
                 half_width=plan.half_width,
                 sittings=plan.sittings,
                 suspicious=suspicious,
-                verify=partial(
-                    verify_timed, op, precision, case, arenas, plan.seed, self.xp, sets if suspicious else sets[-1:]
+                verify=Verifier(
+                    op,
+                    precision,
+                    case,
+                    arenas,
+                    plan.seed,
+                    self.xp,
+                    draw=partial(secrets.randbits, 64),
+                    stirred=not plan.whole_calls,
                 ),
                 telemetry=self._nvml.telemetry(),
             )

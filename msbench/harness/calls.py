@@ -39,10 +39,11 @@ class WholeCalls:
         *,
         held: bool = True,
         limit_s: float = 30.0,
-        as_drawn: bool = False,
-        place: int = 0,
+        place: int | None = None,
+        stirs: int | None = None,
+        last: bool = False,
     ) -> Batch:
-        """Whole calls with an emptied L2, always on the inputs as drawn; ``held`` and ``place`` mean nothing here."""
+        """Whole calls with an emptied L2, always on the inputs as drawn; all but limit and numbers mean nothing here."""
         return self._runner.whole(first_set, min(repetitions, _MOST), limit_s=limit_s)
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch:

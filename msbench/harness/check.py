@@ -18,8 +18,7 @@ import numpy as np
 from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
 from msbench.harness import pool
 from msbench.harness.arena import Arena, Damage, Layout, Poison, equal
-from msbench.harness.compare import Comparison, Expectation, compare, expect, expected, glance, prepare, touch
-from msbench.harness.inputs import generate
+from msbench.harness.compare import Comparison, Expectation, compare, expect, expected, glance, outliers, prepare, touch
 from msbench.harness.protocols import Executor, Recorder, Runner
 from msbench.harness.spans import span
 from msbench.model import CheckResult, Failure, Fault
@@ -36,8 +35,8 @@ kernel fails whose work is done elsewhere, or by others. Only where the runner c
 ``misaligned``: arrays aligned to their element only, each differently.
 ``repeat``: further launches over the outputs of the one before, compared bitwise with the first.
 ``aba``: other inputs in between, in the same memory, so that a kernel that remembers anything fails.
-``touched``: a second launch on inputs of which few elements differ, over the outputs and in the workspace of the first, so
-that a kernel fails that looks at a few places to see whether anything is new.
+``touched``: a second launch on inputs of which few elements differ, by much, over the outputs and in the workspace of the
+first, so that a kernel fails that looks at a few places to see whether anything is new, or of what kind.
 """
 
 POISONS = (Poison(floats=0xFF, integers=0xC3), Poison(floats=0x5D, integers=0x61))
@@ -82,8 +81,8 @@ class CaseCheck:
     def touched(self) -> Expectation:
         """What must come out once a few elements of the inputs are others."""
         op, precision, xp = self._op, self._precision, self._executor.xp
-        drawn = {name: array.copy() for name, array in self.expectation.inputs.items()}
-        inputs = touch(op, self.case, self._seed, drawn, generate(op, precision, self.case, self._seed + 1, xp), xp)
+        inputs = {name: array.copy() for name, array in self.expectation.inputs.items()}
+        touch(op, self.case, self._seed, inputs, outliers(op, precision, self.case, self._seed, xp), xp)
         return expect(op, precision, self.case, self._seed, inputs, xp)
 
     @cached_property

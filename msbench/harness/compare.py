@@ -6,7 +6,7 @@ Temporaries stay small (a chunk of elements at a time), since the largest cases 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,10 @@ from msbench.harness.spans import span
 from msbench.spec import Case, Operator, Precision
 
 _CHUNK = 1 << 22  # elements compared together: 32 MiB a float64 temporary
+
+TOUCHED = 16
+"""How many elements of each array of floats ``touch`` changes."""
+_SOME = 1024  # from which they are taken
 
 
 @dataclass(frozen=True)
@@ -70,25 +74,35 @@ def expect(
     return Expectation(case, seed, inputs, references, bounds)
 
 
-def touch(
-    op: Operator, case: Case, seed: int, inputs: Mapping[str, Any], others: Mapping[str, Any], xp: Any
-) -> dict[str, Any]:
-    """The ``inputs`` with a few elements of each array of floats changed, in place where they lie in one piece.
+def outliers(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) -> dict[str, Any]:
+    """A few elements for each input array of floats that are unlike a case's own: large ones of ``op.outliers``."""
+    unlike = op.outliers if op.outliers in op.distributions else case.distribution
+    drawn = generate(op, precision, replace(case, distribution=unlike), seed, xp)
+    draw = Draw(xp, op.name, case.id, str(seed), "outliers")
+    floats = {name: array.reshape(-1) for name, array in drawn.items() if array.dtype.kind != "i" and array.size}
+    return {name: _largest(draw, name, flat) for name, flat in floats.items()}
 
-    The elements are taken from ``others``, inputs of another seed: one in 1024, and at least four. Too many for a sum not to
-    notice, too few for who looks at some places only.
+
+def _largest(draw: Draw, name: str, flat: Any) -> Any:
+    """The largest element of all, and the largest of some that are picked at random."""
+    xp, wide = draw.xp, flat.astype(np.float32, copy=False)
+    some = wide[draw.integers(name, (_SOME,), 0, flat.size)]
+    largest = some[xp.argsort(xp.abs(some))[-TOUCHED:]]
+    largest[0] = wide[xp.argmax(xp.abs(wide))]
+    return largest.astype(flat.dtype)
+
+
+def touch(op: Operator, case: Case, seed: int, inputs: Mapping[str, Any], others: Mapping[str, Any], xp: Any) -> None:
+    """Put ``others`` (see ``outliers``) among the ``inputs``, in place and wherever the seed says.
+
+    So few that who looks at some places only is not likely to see one, and of a size that every sum and every maximum over
+    them feels.
     """
     draw = Draw(xp, op.name, case.id, str(seed), "touched")
-    changed = dict(inputs)
-    for name, array in inputs.items():
-        if array.dtype.kind == "i":
-            continue
-        count = max(4, array.size // 1024)
-        positions = draw.integers(name, (count,), 0, array.size)
-        flat = array.reshape(-1)
-        flat[positions] = others[name].reshape(-1)[positions]
-        changed[name] = flat.reshape(array.shape)
-    return changed
+    for name, values in others.items():
+        flat = inputs[name].reshape(-1)
+        count = min(len(values), flat.size)
+        flat[draw.integers(name, (count,), 0, flat.size)] = values[:count]
 
 
 def expected(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from msbench.harness.confine import Rules
 from msbench.harness.process import Watch, WorkerProcess
 from msbench.harness.screen import is_library
 from msbench.harness.shared_memory import Block
+from msbench.harness.stirring import movable
 from msbench.model import Candidate, Fault, Origin
 from msbench.spec import Case, Operator
 from msbench.statistics import median
@@ -179,26 +181,30 @@ class MeasuredProcess:
         *,
         held: bool = True,
         limit_s: float = LAUNCH_LIMIT_S,
-        as_drawn: bool = False,
-        place: int = 0,
+        place: int | None = None,
+        stirs: int | None = None,
+        last: bool = False,
     ) -> Batch:
         """Time cold repetitions on the prepared job's input sets, in turn.
 
-        Before each repetition two elements of each input change places, unless the inputs have to stay ``as_drawn``. ``place``:
-        the number of a place for the workspace, where that is lent.
+        ``stirs``, below 2^64: which two elements of each input change places before each repetition (see ``stirring``).
+        ``place``, likewise: where the workspace lies, where that is lent. Both are drawn unless they are given. ``last``: see
+        also whether any batch has left something changed in the process or on the device.
         """
         repeated = {
             "first_set": first_set,
             "repetitions": repetitions,
             "held": held,
-            "as_drawn": as_drawn,
-            "place": place,
+            "place": _given(place),
+            "stirs": _given(stirs),
+            "last": last,
         }
         return _batch(self._call("cold", limit_s, **repeated))
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch:
         """Time so many empty kernels in a row in the same way."""
-        return _batch(self._call("floor", LAUNCH_LIMIT_S, repetitions=repetitions, launches=launches))
+        asked = {"repetitions": repetitions, "launches": launches, "stirs": _given(None)}
+        return _batch(self._call("floor", LAUNCH_LIMIT_S, **asked))
 
     def whole(
         self,
@@ -223,8 +229,8 @@ class MeasuredProcess:
 
         ``fresh``: before each, outputs and workspace are overwritten, and the inputs become slightly different ones.
         """
-        answer = self._call("capture", LAUNCH_LIMIT_S, copies=copies, nothing=nothing, fresh=fresh)
-        return int(answer["nodes"])
+        asked = {"copies": copies, "place": _given(None), "stirs": _given(None), "nothing": nothing, "fresh": fresh}
+        return int(self._call("capture", LAUNCH_LIMIT_S, **asked)["nodes"])
 
     def replay(self, replays: int, samples: int, *, limit_s: float = LAUNCH_LIMIT_S) -> tuple[float, ...]:
         """The device time of ``replays`` replays of the captured graph, in ns, ``samples`` times."""
@@ -376,9 +382,11 @@ def forbidden_work(nodes: Sequence[str], binary: Path) -> str | None:
 
 
 def _stirred(slot: Slot) -> tuple[int, int]:
-    """Inputs of floats are; indices have an order to keep."""
-    moves = not slot.output and slot.dtype.kind != "i"
-    return (slot.nbytes // slot.dtype.itemsize if moves else 0, slot.dtype.itemsize)
+    return (0 if slot.output else movable(slot.nbytes, slot.dtype), slot.dtype.itemsize)
+
+
+def _given(number: int | None) -> int:
+    return secrets.randbits(64) if number is None else number
 
 
 def _batch(answer: Mapping[str, Sequence[float]]) -> Batch:

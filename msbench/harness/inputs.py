@@ -18,7 +18,7 @@ from msbench.operators import shapes
 from msbench.spec import Array, Case, Operator, Precision
 
 _MASK = 2**64 - 1
-_GAMMA = 0x9E3779B97F4A7C15
+GAMMA = 0x9E3779B97F4A7C15
 _CPU_CHUNK, _GPU_CHUNK = 2**14, 2**24  # temporaries that stay in cache; launches worth their overhead
 
 SPIKE = 256.0
@@ -83,7 +83,7 @@ class Draw:
 
     def position(self, name: str, count: int) -> int:
         """One index below ``count``."""
-        return _finish((self._seed(name) + _GAMMA) & _MASK) % count
+        return finish((self._seed(name) + GAMMA) & _MASK) % count
 
     def _seed(self, name: str) -> int:
         return int(digest(*self._key, name)[:16], 16)
@@ -108,7 +108,7 @@ def _bits(xp: Any, seed: int, index: Any) -> Any:
     """Outputs number ``index`` of the SplitMix64 that starts at ``seed``: uint64 arrays, which wrap around silently."""
     z = index.astype("uint64")
     z += xp.asarray(1, dtype="uint64")
-    z *= xp.asarray(_GAMMA, dtype="uint64")
+    z *= xp.asarray(GAMMA, dtype="uint64")
     z += xp.asarray(seed, dtype="uint64")
     return _finish_array(xp, z)
 
@@ -122,7 +122,8 @@ def _finish_array(xp: Any, z: Any) -> Any:
     return z
 
 
-def _finish(z: int) -> int:
+def finish(z: int) -> int:
+    """The output of a SplitMix64 whose state is ``z``, below 2^64."""
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
     return z ^ (z >> 31)

@@ -64,13 +64,18 @@ _FRESH_SAMPLES = 3
 _FRESH_COMMANDS = 8  # of such a call, besides its own: outputs, workspace, inputs
 _FRESH_LONG_NS = 1e7  # longer calls are sampled once
 
+_COLD_SHARE = 0.4
+"""What part of its hot time a call takes at least where nothing is cached. (Copies that the caches can take are faster where
+nothing else has to be written back: 0.64 has been seen.)"""
+_COLD_NS = 5e3
+_COLD_TRIALS = 3
+
 _FLOOR_REPETITIONS = PLACES
 _FLOOR_LAUNCHES = 4  # empty kernels in a row, which tell what longer calls pay; one alone tells what the shortest do
 _FLOOR_ROUNDS = range(0, _MIN_ROUNDS, 2)  # that have floors, which take as long as a short call's batch
 _SITTING_FLOOR_ROUNDS = range(_MIN_SITTING_ROUNDS)  # which tell them to some nanoseconds
 _BUSY_S = 0.01
 _ROUNDS_A_READING = 8  # of the GPU's clocks, which takes some milliseconds
-_VERIFIED_REPETITIONS = 4
 
 # How far the worker's times may lie below the referee's wall clock: outputs and workspace are overwritten besides, which takes
 # no longer than writing them does in the call, and each of these commands has a launch.
@@ -94,8 +99,9 @@ class Subject(Protocol):
         *,
         held: bool = True,
         limit_s: float = 30.0,
-        as_drawn: bool = False,
-        place: int = 0,
+        place: int | None = None,
+        stirs: int | None = None,
+        last: bool = False,
     ) -> Batch: ...
 
     def floor(self, repetitions: int, launches: int = 1) -> Batch: ...
@@ -112,11 +118,27 @@ class Subject(Protocol):
     def alive(self) -> bool: ...
 
 
-Again = Callable[[int], object]
-"""Runs a timed batch of one version that starts with the given input set."""
+class Again(Protocol):
+    """Runs a version as it is timed, so that it can't tell that somebody looks."""
 
-Verify = Callable[[Sequence[Again]], Sequence[Failure | None]]
-"""Given the versions: run batches of each again, and check what they wrote."""
+    def cold(self, number: int, stirs: int, *, last: bool) -> tuple[int, int]:
+        """A batch whose last repetition is on input set ``number``; its first set, and how many repetitions it had.
+
+        ``stirs``, ``last``: see ``Subject.cold``.
+        """
+
+    def hot(self) -> bool:
+        """Calls on input set 0, as hot ones are timed; False if none were."""
+
+
+class Verify(Protocol):
+    """Runs each of some versions again and looks at what it wrote: what is wrong with it, or None."""
+
+    def while_timed(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
+        """Between two rounds, on inputs like those that are timed."""
+
+    def at_the_end(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
+        """On inputs some of which are of another kind."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +168,8 @@ class Track:
     """One version on its way through a measurement."""
 
     subject: Subject
+    rng: random.Random = field(default_factory=random.Random)
+    sets: int = 1
     nodes: int | None = None  # device operations of a call, where it can be captured
     estimate_ns: float = 0.0
     repetitions: int = 1
@@ -196,20 +220,34 @@ class Track:
         self.host_ns.clear()
         self.floors.clear()
 
-    def batch(self, repetitions: int | None = None, place: int = 0) -> Batch:
-        """One batch on the next input sets, with its workspace at a place."""
+    def batch(
+        self, repetitions: int | None = None, *, place: int | None = None, stirs: int | None = None, last: bool = False
+    ) -> Batch:
+        """One batch on the next input sets; see ``Subject.cold``."""
         count = repetitions or self.repetitions
-        batch = self._cold(self.turn, count, place=place)
+        limit_s = 30.0 + 10 * count * (self.estimate_ns + _OVERHEAD_NS) / 1e9
+        batch = self.subject.cold(
+            self.turn, count, held=self.held, limit_s=limit_s, place=place, stirs=stirs, last=last
+        )
         self.turn += count
         return batch
 
-    def again(self, first_set: int) -> Batch:
-        """A batch like those that were timed, short, and starting with a certain input set, whose inputs stay as drawn."""
-        return self._cold(first_set, min(self.repetitions, _VERIFIED_REPETITIONS), as_drawn=True)
+    def cold(self, number: int, stirs: int, *, last: bool) -> tuple[int, int]:
+        """See ``Again``. It begins like any batch, and how long it is no call can know before it is over."""
+        lengths = [n for n in range(1, self.repetitions + 1) if (self.turn + n - 1) % self.sets == number]
+        if not lengths:
+            self.turn, lengths = number, [1]
+        first, count = self.turn, self.rng.choice(lengths)
+        self.batch(count, stirs=stirs, last=last)
+        return first % self.sets, count
 
-    def _cold(self, first_set: int, count: int, as_drawn: bool = False, place: int = 0) -> Batch:
-        limit_s = 30.0 + 10 * count * (self.estimate_ns + _OVERHEAD_NS) / 1e9
-        return self.subject.cold(first_set, count, held=self.held, limit_s=limit_s, as_drawn=as_drawn, place=place)
+    def hot(self) -> bool:
+        """See ``Again``."""
+        if self.hot_ns is None:
+            return False
+        self.subject.capture(_copies(self))
+        self.subject.replay(1, 1)
+        return True
 
 
 def measure_group(
@@ -229,13 +267,16 @@ def measure_group(
 ) -> list[Measurement]:
     """Measure versions on one case; one measurement each, in their order.
 
+    Between two rounds, nobody knows which, and at the end what they write is looked at.
+
     Stops when the ratio of each to the fastest is known well enough (see ``Enough``), or after ``budget_s`` seconds of
     rounds, which then are labelled noisy; a case that is measured in several ``sittings`` has its part of that in each.
     Under clocks that were held down or that drifted all rounds are measured once more; what disturbs them again is kept
     with the samples. A version that fails is left out from there on. ``suspicious``: see also that work keeps to its stream,
     that the times which are told are possible, and that hot ones do not come from what an earlier call left.
     """
-    tracks = [Track(subject) for subject in subjects]
+    secret = random.SystemRandom()
+    tracks = [Track(subject, secret, len(job.sets)) for subject in subjects]
     for track in tracks:
         _guarded(track, partial(_warm_up, job=job, suspicious=suspicious))
     sittings = number_of([track.estimate_ns for track in tracks if track.alive], sittings)
@@ -243,7 +284,8 @@ def measure_group(
     rng = random.Random(
         f"{seed} {group}"
     )  # other turns in each sitting: what goes with a turn is not to go with a version
-    _interleave(tracks, rng, enough, telemetry, clock)
+    look = _Look(verify, secret.randrange(_least_rounds(tracks, enough))) if suspicious else None
+    _interleave(tracks, rng, enough, telemetry, clock, look)
     if telemetry.conditions().unsteady:
         telemetry.forget()
         for track in tracks:
@@ -253,10 +295,7 @@ def measure_group(
         _guarded(track, partial(_compare_clocks, clock=clock))
     for track in tracks:
         _guarded(track, partial(_hot, suspicious=suspicious))
-    alive = [track for track in tracks if track.alive]
-    failures = verify([track.again for track in alive])
-    for track, failure in zip(alive, failures, strict=True):
-        track.failure = failure
+    _verify(tracks, verify.at_the_end)
     conditions = telemetry.conditions()
     shifts = _shifts(tracks)
     return [
@@ -348,15 +387,38 @@ def _capture(track: Track) -> str:
     return ""
 
 
+@dataclass
+class _Look:
+    """A look at what versions write, after so many rounds; taken once."""
+
+    verify: Verify
+    after: int
+    taken: bool = False
+
+    def take(self, tracks: Sequence[Track]) -> None:
+        """Unless it has been taken."""
+        if self.taken:
+            return
+        self.taken = True
+        _verify(tracks, self.verify.while_timed)
+        _keep_clocks_up(tracks)
+
+
+def _verify(tracks: Sequence[Track], look: Callable[[Sequence[Again]], Sequence[Failure | None]]) -> None:
+    alive = [track for track in tracks if track.alive]
+    for track, failure in zip(alive, look(alive), strict=True):
+        track.failure = failure
+
+
 def _interleave(
     tracks: Sequence[Track],
     rng: random.Random,
     enough: Enough,
     telemetry: Telemetry,
     clock: Callable[[], float],
+    look: _Look | None = None,
 ) -> None:
-    for track in [track for track in tracks if track.alive][:1]:
-        _guarded(track, lambda track: track.subject.busy(_BUSY_S))  # one for all: what follows keeps the clocks up
+    _keep_clocks_up(tracks)
     started = clock()
     spent = {id(track): 0.0 for track in tracks}
     places = [rng.getrandbits(32) for _ in range(MAX_ROUNDS)]
@@ -371,6 +433,10 @@ def _interleave(
             spent[id(track)] += clock() - before
         if number % _ROUNDS_A_READING == 0:
             telemetry.sample()
+        if look is not None and number == look.after:
+            before = clock()
+            look.take(tracks)
+            started += clock() - before
         alive = [t for t in tracks if t.alive]
         over = clock() - started > enough.budget_s
         if _enough_rounds(alive, enough, over) and (number < 12 or number % 4 == 0 or over):
@@ -380,6 +446,14 @@ def _interleave(
     else:
         _judge([t for t in tracks if t.alive], enough.half_width)
     telemetry.sample()
+    if look is not None:
+        look.take(tracks)
+
+
+def _keep_clocks_up(tracks: Sequence[Track]) -> None:
+    """One version for all; what follows goes on with it."""
+    for track in [track for track in tracks if track.alive][:1]:
+        _guarded(track, lambda track: track.subject.busy(_BUSY_S))
 
 
 def _round(track: Track, place: int, floor_rounds: range) -> None:
@@ -405,11 +479,19 @@ def _had_its_share(track: Track, spent_s: float, tracks: Sequence[Track], budget
 
 
 def _enough_rounds(alive: Sequence[Track], enough: Enough, over: bool) -> bool:
-    if not alive:
-        return True
-    round_ns = sum(t.repetitions * (t.estimate_ns + _OVERHEAD_NS) for t in alive)
-    long = over or round_ns > _LONG_ROUND_NS
+    long = over or _long(alive)
     return all(len(t.rounds) >= (t.min_rounds if long else enough.min_rounds) for t in alive)
+
+
+def _least_rounds(tracks: Sequence[Track], enough: Enough) -> int:
+    """How many rounds there will be at least, unless the budget is spent before."""
+    alive = [track for track in tracks if track.alive]
+    return max((t.min_rounds for t in alive), default=1) if _long(alive) else enough.min_rounds
+
+
+def _long(alive: Sequence[Track]) -> bool:
+    """Whether a round takes so long that few must do."""
+    return sum(t.repetitions * (t.estimate_ns + _OVERHEAD_NS) for t in alive) > _LONG_ROUND_NS
 
 
 def _judge(alive: Sequence[Track], half_width: float) -> None:
@@ -454,13 +536,33 @@ def _hot(track: Track, suspicious: bool) -> None:
     if track.estimate_ns > SLOW_NS:
         track.hot_note = "Not timed hot: a call takes longer than 0.1 s."
         return
-    copies = max(1, min(int(_HOT_GRAPH_NS / track.estimate_ns), _HOT_NODES // track.commands))
+    copies = _copies(track)
     track.subject.capture(copies)
     replays = max(1, min(20, int(_HOT_SAMPLE_NS / (copies * track.estimate_ns))))
     samples = track.subject.replay(replays, _HOT_SAMPLES)
     track.hot_ns = median(samples) / (replays * copies)
     if suspicious:
+        _is_possible(track, copies, replays)
         _needs_nothing(track, track.hot_ns, copies, replays)
+
+
+def _copies(track: Track) -> int:
+    """How many calls are captured in one graph."""
+    return max(1, min(int(_HOT_GRAPH_NS / track.estimate_ns), _HOT_NODES // track.commands))
+
+
+def _is_possible(track: Track, copies: int, replays: int) -> None:
+    """See that cold calls are not far faster than hot ones: then they don't do what those do."""
+    cold_ns = median(sample for samples in track.rounds for sample in samples)
+    hot_ns = 0.0
+    for _ in range(_COLD_TRIALS):
+        hot_ns = median(track.subject.replay(replays, _HOT_SAMPLES)) / (replays * copies)
+        if cold_ns + _COLD_NS >= _COLD_SHARE * hot_ns:
+            return
+    raise LaunchFailed(
+        f"a call takes {cold_ns / 1e3:.1f} µs where nothing is cached, and {hot_ns / 1e3:.1f} µs where everything is",
+        Fault.IMPOSSIBLE,
+    )
 
 
 def _needs_nothing(track: Track, hot_ns: float, copies: int, replays: int) -> None:

@@ -35,7 +35,7 @@ _OWN = {
         "forbidden",
         "the launcher waited for the stream: it synchronises, or calls something that does (cudaFree, a blocking copy)",
     ),
-    _WORKSPACE_OVERRUN: ("out_of_bounds", "the kernel wrote beyond the end of its workspace"),
+    _WORKSPACE_OVERRUN: ("out_of_bounds", "the kernel wrote outside its workspace"),
     _ESCAPED: ("forbidden", "the launcher put work on another stream than the one it was given"),
     _WROTE_ELSEWHERE: ("out_of_bounds", "the kernel wrote to memory far outside its arrays"),
     _STARTS_EARLY: (
@@ -90,7 +90,6 @@ class Worker:
         self._candidate: Any = None
         self._mapped: dict[str, int] = {}
         self._call = _Call()
-        self._stirred: ctypes.Array[ctypes.c_uint64] | None = None  # a pointer in a structure keeps nothing alive
         self._before: dict[str, str] = {}  # the state in which the current job was prepared
         self._confine: Callable[[], object] = wire.confine
 
@@ -183,24 +182,22 @@ class Worker:
         call, wait = ctypes.byref(self._call), ctypes.c_double(wait_seconds)
         self._done(self._runner.runner_keeps_stream(call, wait, ctypes.byref(stage)), stage)
 
-    def cold(self, first_set: int, repetitions: int, held: bool, as_drawn: bool, place: int) -> dict[str, Any]:
+    def cold(self, first_set: int, repetitions: int, held: bool, place: int, stirs: int, last: bool) -> dict[str, Any]:
         """Time cold repetitions; times in milliseconds as CUDA gives them, host times in nanoseconds.
 
         ``place``: where in lent memory the workspace lies; the same number is the same place for all that need as much.
-        ``as_drawn``: leave the inputs alone; otherwise two elements of each change places before each repetition. That is
-        the last batch of a job, so it is seen then whether any of them has left something changed: looking takes half as
-        long as a short batch.
+        ``stirs``: which elements of the inputs change places before each repetition (see ``stirring``).
+        ``last``: see whether any batch since ``prepare`` has left something changed, which takes half as long as a short one.
         """
-        self._call.stirred = None if as_drawn else self._stirred
         self._place(place)
-        found = self._cold(self._call, first_set, repetitions, held)
-        if as_drawn:
+        found = self._cold(self._call, first_set, repetitions, held, stirs)
+        if last:
             self._unchanged(self._before)
         return found
 
-    def floor(self, repetitions: int, launches: int) -> dict[str, Any]:
+    def floor(self, repetitions: int, launches: int, stirs: int) -> dict[str, Any]:
         """Time so many empty kernels in a row the same way."""
-        return self._cold(self._nothing(launches), 0, repetitions, True)
+        return self._cold(self._nothing(launches), 0, repetitions, True, stirs)
 
     def whole(self, first_set: int, repetitions: int, cold: bool, nothing: bool = False) -> dict[str, Any]:
         """Time whole calls (of an empty kernel, for ``nothing``), in nanoseconds on the host's clock."""
@@ -237,16 +234,20 @@ class Worker:
         told.restype = ctypes.c_double
         return {"ns": told()}
 
-    def capture(self, copies: int, nothing: bool = False, fresh: bool = False) -> dict[str, Any]:
+    def capture(
+        self, copies: int, place: int, stirs: int, nothing: bool = False, fresh: bool = False
+    ) -> dict[str, Any]:
         """Capture calls (of an empty kernel, for ``nothing``) into the graph that ``replay`` plays.
 
         ``fresh``: before each of them outputs and workspace are overwritten, and two elements of each input change places.
+        ``place``, ``stirs``: as for ``cold``.
         """
         call, before = self._nothing(1) if nothing else self._call, ctypes.byref(self._call) if fresh else None
-        self._call.stirred = self._stirred
-        self._place(0)
+        self._place(place)
         stage, nodes = ctypes.c_int(), ctypes.c_uint64()
-        code = self._runner.runner_capture(ctypes.byref(call), before, copies, ctypes.byref(nodes), ctypes.byref(stage))
+        code = self._runner.runner_capture(
+            ctypes.byref(call), before, copies, ctypes.c_uint64(stirs), ctypes.byref(nodes), ctypes.byref(stage)
+        )
         self._done(code, stage)
         return {"nodes": nodes.value}
 
@@ -306,7 +307,6 @@ class Worker:
         memory = self._map(lent["handle"]) if lent else None
         self._runner.runner_lend(ctypes.c_void_p(memory), ctypes.c_size_t(lent["nbytes"] if lent else 0))
         self._done(self._runner.runner_reserve(ctypes.c_size_t(workspace)))
-        self._stirred = (ctypes.c_uint64 * (2 * len(rows[0])))(*job["stirred"])
         self._call = _Call(
             launch=ctypes.cast(self._candidate.msbench_launch, ctypes.c_void_p),
             scalars=scalars,
@@ -318,7 +318,7 @@ class Worker:
             poison=int(job["poison"]),
             pointers=(ctypes.c_void_p * len(pointers))(*pointers),
             output_bytes=(ctypes.c_uint64 * max(1, len(outputs)))(*outputs),
-            stirred=self._stirred,
+            stirred=(ctypes.c_uint64 * (2 * len(rows[0])))(*job["stirred"]),
         )
         return {"workspace_bytes": workspace}
 
@@ -357,10 +357,17 @@ class Worker:
         if found := snapshot.changed(before, self._state()):
             raise CallFailed("forbidden", found)
 
-    def _cold(self, call: _Call, first_set: int, repetitions: int, held: bool) -> dict[str, Any]:
+    def _cold(self, call: _Call, first_set: int, repetitions: int, held: bool, stirs: int) -> dict[str, Any]:
         ms, host, stage = (ctypes.c_float * repetitions)(), (ctypes.c_double * repetitions)(), ctypes.c_int()
         code = self._runner.runner_cold(
-            ctypes.byref(call), first_set, repetitions, int(held), ms, host, ctypes.byref(stage)
+            ctypes.byref(call),
+            first_set,
+            repetitions,
+            int(held),
+            ctypes.c_uint64(stirs),
+            ms,
+            host,
+            ctypes.byref(stage),
         )
         self._done(code, stage)
         return {"ms": list(ms), "host_ns": list(host)}

@@ -163,6 +163,8 @@ def _distributions(op: Operator) -> None:
         known = op.inputs is not None or name in STANDARD_DISTRIBUTIONS
         standard = ", ".join(STANDARD_DISTRIBUTIONS)
         _require(known, "distributions", f"{name!r} is none of {standard}, and there is no `inputs` to draw it.")
+    known = op.outliers in (*op.distributions, Operator.outliers)
+    _require(known, "outliers", f"{op.outliers!r} is none of {', '.join(op.distributions)}.")
 
 
 def _cases(op: Operator) -> None:

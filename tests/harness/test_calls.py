@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from msbench.harness.calls import WholeCalls
 from msbench.harness.check import POISONS
 from msbench.harness.gpu_runner import Job
 from msbench.harness.telemetry import Reading, Telemetry
-from msbench.harness.verify import verify_timed
+from msbench.harness.verify import Verifier
 from msbench.spec import Precision
 from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
 
@@ -80,7 +79,7 @@ def test_versions_are_measured_against_each_other(gpu: FakeGpu, tmp_path: Path) 
             seed=random.Random(0).randrange(100),
             budget_s=0.2,
             half_width=0.01,
-            verify=partial(verify_timed, OPERATOR, Precision.FP32, case, [], 0, np, ()),
+            verify=Verifier(OPERATOR, Precision.FP32, case, [arena], 0, np, draw=lambda: 3, stirred=False),
             telemetry=Telemetry(lambda: Reading(None, None, None, None)),
         )
     for one in measured:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from statistics import median
 
@@ -14,11 +14,11 @@ import pytest
 from msbench.errors import LaunchFailed, WorkerCrashed, WorkerTimeout
 from msbench.harness import timing
 from msbench.harness.arena import Layout
-from msbench.harness.gpu_runner import Batch, Job
+from msbench.harness.gpu_runner import Batch, GpuRunner, Job
 from msbench.harness.telemetry import Reading, Telemetry
-from msbench.harness.verify import verify_timed
+from msbench.harness.verify import Verifier
 from msbench.model import Failure, Fault, Measurement
-from msbench.spec import Precision
+from msbench.spec import Case, Precision
 from msbench.statistics import bootstrap_ratio
 from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
 
@@ -81,11 +81,12 @@ class Made:
         *,
         held: bool = True,
         limit_s: float = 30.0,
-        as_drawn: bool = False,
-        place: int = 0,
+        place: int | None = None,
+        stirs: int | None = None,
+        last: bool = False,
     ) -> Batch:
         self._run("cold")
-        self.places.append(place)
+        self.places.append(place or 0)
         self.batches.append((first_set, repetitions, held))
         self.log.append(self)
         samples = tuple(self.time_ns * self.rng.lognormvariate(0, self.noise) for _ in range(repetitions))
@@ -112,11 +113,21 @@ class Made:
         self._run("busy")
 
 
+class Nobody:
+    """Looks at nothing that versions write."""
+
+    def while_timed(self, versions: Sequence[timing.Again]) -> Sequence[Failure | None]:
+        return [None] * len(versions)
+
+    def at_the_end(self, versions: Sequence[timing.Again]) -> Sequence[Failure | None]:
+        return [None] * len(versions)
+
+
 def measure(
     subjects: Sequence[Made],
     clock: Clock,
     budget_s: float = 1.0,
-    verify: Callable[..., Sequence[Failure | None]] = lambda versions: [None] * len(versions),
+    verify: timing.Verify | None = None,
     telemetry: Telemetry | None = None,
     sittings: int = 1,
     suspicious: bool = True,
@@ -129,7 +140,7 @@ def measure(
         seed=3,
         budget_s=budget_s,
         half_width=0.01,
-        verify=verify,
+        verify=verify or Nobody(),
         telemetry=telemetry or Telemetry(lambda: STEADY),
         sittings=sittings,
         suspicious=suspicious,
@@ -165,8 +176,9 @@ class Forger(Made):
         *,
         held: bool = True,
         limit_s: float = 30.0,
-        as_drawn: bool = False,
-        place: int = 0,
+        place: int | None = None,
+        stirs: int | None = None,
+        last: bool = False,
     ) -> Batch:
         told = super().cold(first_set, repetitions, held=held, limit_s=limit_s)
         return Batch(tuple(sample / 10 for sample in told.samples_ns), told.host_ns)
@@ -366,9 +378,51 @@ def test_a_call_that_cannot_be_captured_has_no_hot_time_and_a_reason() -> None:
 def test_wrong_results_of_the_timed_run_fail() -> None:
     clock = Clock()
     wrong = Failure(Fault.MISMATCH, "while it was timed, y[0] is 1.")
-    measured = measure([Made(clock, 1e4), Made(clock, 2e4)], clock, verify=lambda versions: [None, wrong])
-    assert measured[0].failure is None
-    assert measured[1].failure == Failure(Fault.MISMATCH, "Case n=1000: while it was timed, y[0] is 1.")
+    for moment in ("while_timed", "at_the_end"):
+        verify = Nobody()
+        setattr(verify, moment, lambda versions: [None, wrong])
+        measured = measure([Made(clock, 1e4), Made(clock, 2e4)], clock, verify=verify)
+        assert measured[0].failure is None
+        assert measured[1].failure == Failure(Fault.MISMATCH, "Case n=1000: while it was timed, y[0] is 1.")
+
+
+def test_nobody_knows_after_which_round_somebody_looks() -> None:
+    """Nor how many calls a batch has that is looked at: any number up to that of those that are timed."""
+    moments, lengths = set(), set()
+
+    class Looks(Nobody):
+        def while_timed(self, versions: Sequence[timing.Again]) -> Sequence[Failure | None]:
+            moments.add(sum(batch[1:] == (16, True) for batch in subject.batches))
+            number = len(lengths) % 2
+            first, count = versions[0].cold(number, 7, last=False)
+            assert subject.batches[-1][1] == count
+            assert subject.batches[-1][0] % 2 == first
+            assert (first + count - 1) % 2 == number
+            lengths.add(count)
+            return super().while_timed(versions)
+
+    for _ in range(60):
+        subject = Made(clock := Clock(), 10_000.0)
+        (found,) = measure([subject], clock, verify=Looks())
+        assert found.failure is None
+    assert len(moments) >= 8
+    assert len(lengths) >= 8
+    assert max(lengths) > 8
+
+
+def test_cold_calls_far_below_hot_ones_are_impossible() -> None:
+    class Sparing(Made):
+        def replay(self, replays: int, samples: int, *, limit_s: float = 30.0) -> tuple[float, ...]:
+            return (4 * self.time_ns * replays * self.graph,) * samples
+
+        def fresh_ns(self, copies: int, replays: int, samples: int) -> float | None:
+            return 4 * self.time_ns
+
+    clock = Clock()
+    refused, honest = measure([Sparing(clock, 10_000.0), Made(clock, 10_000.0)], clock)
+    assert refused.failure is not None and refused.failure.fault is Fault.IMPOSSIBLE
+    assert "10.0 µs where nothing is cached, and 40.0 µs where everything is" in refused.failure.message
+    assert honest.failure is None
 
 
 # ------------------------------------------------------------------ with the real runner, on the fake runtime
@@ -379,26 +433,43 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
     return FakeGpu(tmp_path_factory.mktemp("gpu"))
 
 
-def test_the_whole_measurement(gpu: FakeGpu) -> None:
-    case = scale(spin_us=200.0)
+def measured_on(gpu: FakeGpu, case: Case, *runners: GpuRunner, budget_s: float = 1.0) -> list[Measurement]:
+    """Two input sets, looked at as the cuda executor does."""
     layout = Layout.of(OPERATOR, Precision.FP32, case)
     arenas = [gpu.arena(layout) for _ in range(2)]
     from msbench.harness.inputs import generate
 
     for number, arena in enumerate(arenas):
         arena.write_inputs(generate(OPERATOR, Precision.FP32, case, number, np))
+    return timing.measure_group(
+        runners,
+        Job.of(OPERATOR, case, arenas, poison=True),
+        case,
+        group="g",
+        seed=0,
+        budget_s=budget_s,
+        half_width=0.05,
+        verify=Verifier(
+            OPERATOR, Precision.FP32, case, arenas, 0, np, draw=partial(random.SystemRandom().getrandbits, 64)
+        ),
+        telemetry=Telemetry(lambda: Reading(None, None, None, None)),
+    )
+
+
+@pytest.mark.parametrize("name", ["tires", "knows"])
+def test_who_leaves_out_calls_that_are_timed_is_found_out(gpu: FakeGpu, name: str) -> None:
+    """One that does its work in one of 64 calls, and one that does it wherever values were not seen before."""
+    with gpu.runner_of() as runner:
+        (measured,) = measured_on(gpu, scale(mode=float(MODES.index(name))), runner, budget_s=0.2)
+    assert measured.failure is not None
+    assert measured.failure.fault in (Fault.UNWRITTEN, Fault.MISMATCH)
+    assert "while it was timed, " in measured.failure.message
+
+
+def test_the_whole_measurement(gpu: FakeGpu) -> None:
+    case = scale(spin_us=200.0)
     with gpu.runner_of(label="a") as a, gpu.runner_of(label="b") as b:
-        measured = timing.measure_group(
-            [a, b],
-            Job.of(OPERATOR, case, arenas, poison=True),
-            case,
-            group="g",
-            seed=0,
-            budget_s=1.0,
-            half_width=0.05,
-            verify=partial(verify_timed, OPERATOR, Precision.FP32, case, arenas, 0, np, range(2)),
-            telemetry=Telemetry(lambda: Reading(None, None, None, None)),
-        )
+        measured = measured_on(gpu, case, a, b)
     for one in measured:
         assert one.failure is None
         assert 180_000 < median(s for samples in one.samples_ns for s in samples) < 1_000_000
@@ -419,7 +490,7 @@ def test_work_outside_the_stream_is_not_measured(gpu: FakeGpu) -> None:
             seed=0,
             budget_s=0.2,
             half_width=0.05,
-            verify=lambda versions: [None] * len(versions),
+            verify=Nobody(),
             telemetry=Telemetry(lambda: Reading(None, None, None, None)),
         )[0]
     assert measured.samples_ns == ()

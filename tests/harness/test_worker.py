@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -12,12 +13,17 @@ import pytest
 
 from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerTimeout
 from msbench.harness import gpu_runner, worker
+from msbench.harness.arena import Layout
 from msbench.harness.check import POISONS
 from msbench.harness.confine import Rules
 from msbench.harness.gpu_runner import GpuRunner, Job
 from msbench.harness.shared_memory import Block
+from msbench.harness.stirring import stir
 from msbench.model import Origin
+from msbench.spec import Array, Precision
 from tests.harness.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
+
+GUARD = b"\xa5"  # what is around a workspace
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +54,7 @@ def test_a_launch_computes_in_shared_memory(gpu: FakeGpu, runner: GpuRunner) -> 
     [
         ("returns", "launch", "the launcher returned cudaErrorFake"),
         ("unreported", "launch", "which the launcher did not report"),
-        ("overruns", "out_of_bounds", "beyond the end of its workspace"),
+        ("overruns", "out_of_bounds", "outside its workspace"),
         ("huge_workspace", "out_of_memory", "cudaErrorFake"),
     ],
 )
@@ -107,8 +113,8 @@ def test_cold_batches_time_every_repetition_and_write_every_set(gpu: FakeGpu, ru
     assert len(batch.samples_ns) == len(batch.host_ns) == 5
     assert min(batch.samples_ns) > 250_000
     assert max(batch.host_ns) < 10 * 300_000  # the launcher itself returns at once
-    for arena, expected in sets:
-        np.testing.assert_array_equal(arena.view("y"), expected)
+    for arena, _ in sets:
+        np.testing.assert_array_equal(arena.view("y"), np.float32(3) * arena.view("x"))
         assert not arena.damaged_redzones()
 
 
@@ -167,7 +173,7 @@ def test_what_timed_calls_leave_changed_is_seen_at_the_end(gpu: FakeGpu, runner:
     runner.prepare(Job.of(OPERATOR, mode("rounding"), [arena]))
     runner.cold(0, 2)
     with pytest.raises(LaunchFailed, match="the floating-point environment changed") as failed:
-        runner.cold(0, 2, as_drawn=True)
+        runner.cold(0, 2, last=True)
     assert failed.value.kind == "forbidden"
 
 
@@ -241,7 +247,9 @@ def test_versions_share_lent_memory_for_their_workspaces(gpu: FakeGpu) -> None:
                 one.prepare(Job.of(OPERATOR, mode("keeps"), [arena], poison=True, workspace=block))
                 one.cold(0, 1, place=place)
                 found.append(lent.read_bytes().index(1))
-                assert lent.read_bytes().count(b"\xff") == (1 << 16) - 1  # nothing of who worked there before
+                # nothing of who worked there before
+                assert lent.read_bytes().count(GUARD) == (1 << 16) - 1000
+                assert lent.read_bytes().count(b"\xff") == 999
         lent.write_bytes(bytes(1 << 16))
         first.prepare(Job.of(OPERATOR, mode("keeps"), [arena], poison=True))
         first.cold(0, 1, place=3)
@@ -258,7 +266,53 @@ def test_a_workspace_that_does_not_fit_what_is_lent_is_its_own(gpu: FakeGpu, run
     runner.prepare(Job.of(OPERATOR, mode("keeps"), [arena], poison=True, workspace=block))
     runner.cold(0, 5, place=7)
     assert arena.view("y")[0] == 1.0
-    assert lent.read_bytes() == b"\xff" * 1024  # overwritten, and not written to
+    assert lent.read_bytes() == GUARD * 1024  # overwritten, and not written to
+
+
+def test_what_is_left_around_a_workspace_is_found(gpu: FakeGpu, runner: GpuRunner) -> None:
+    lent = gpu.shared / "left"
+    lent.write_bytes(bytes(1 << 16))
+    block = Block(0, 1 << 16, str(lent).encode().ljust(64, b"\0").hex())
+    arena, _ = filled(gpu, mode("leaves"))
+    runner.prepare(Job.of(OPERATOR, mode("leaves"), [arena], poison=True, workspace=block))
+    with pytest.raises(LaunchFailed, match="wrote outside its workspace") as failed:
+        runner.cold(0, 2, place=0)
+    assert failed.value.kind == "out_of_bounds"
+
+
+def test_which_elements_change_places_is_known_here(gpu: FakeGpu, runner: GpuRunner) -> None:
+    """Of sets of two arrays that move and one of indices that stays."""
+    op = replace(
+        OPERATOR,
+        arrays=(
+            Array("x", ("n",)),
+            Array("index", ("n",), "i32"),
+            Array("z", ("7",)),
+            Array("y", ("n",), output=True),
+        ),
+    )
+    layout = Layout.of(op, Precision.FP32, scale())
+    rng = np.random.default_rng(0)
+    drawn = [
+        {
+            "x": rng.random(1000, np.float32),
+            "index": np.arange(1000, dtype=np.int32),
+            "z": rng.random(7, np.float32),
+        }
+        for _ in range(2)
+    ]
+    arenas = [gpu.arena(layout) for _ in drawn]
+    for stirs, first, repetitions in ((2**64 - 1, 0, 16), (5, 1, 7), (0, 3, 1)):
+        for arena, inputs in zip(arenas, drawn, strict=True):
+            arena.write_inputs(inputs)
+        runner.prepare(Job.of(op, scale(mode=float(MODES.index("idle"))), arenas))
+        runner.cold(first, repetitions, stirs=stirs)
+        for number, (arena, inputs) in enumerate(zip(arenas, drawn, strict=True)):
+            moved = {name: array.copy() for name, array in inputs.items()}
+            stir(moved, stirs, first, repetitions, 2, number)
+            for name, array in moved.items():
+                np.testing.assert_array_equal(arena.view(name), array)
+            assert (moved["x"] != inputs["x"]).any() == (repetitions > 1 or first % 2 == number)
 
 
 def test_a_process_that_rests_works_again(gpu: FakeGpu, runner: GpuRunner) -> None:
@@ -392,12 +446,12 @@ def test_a_library_chooses_anew_before_it_is_timed_and_not_for_each_check(monkey
 
 
 def test_which_elements_change_places_stays_what_the_job_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[list[int] | None] = []
+    seen: list[list[int]] = []
 
     def cold(call: worker._Call, *_: object) -> dict[str, list[float]]:
         gc.collect()
         bytearray(b"\xee" * 64)  # takes what was freed
-        seen.append([call.stirred[i] for i in range(4)] if call.stirred else None)
+        seen.append([call.stirred[i] for i in range(4)])
         return {"ms": [], "host_ns": []}
 
     one = worker.Worker()
@@ -409,6 +463,6 @@ def test_which_elements_change_places_stays_what_the_job_said(monkeypatch: pytes
     monkeypatch.setattr(one, "_state", dict)
     job = {"scalars": [], "dims": [], "output_bytes": [4], "poison": True, "stirred": [1024, 4, 0, 4]}
     one._set_up(job, [[4096, 8192]])
-    for as_drawn in (False, True, False, False):
-        one.cold(0, 1, held=True, as_drawn=as_drawn, place=0)
-    assert seen == [[1024, 4, 0, 4], None, [1024, 4, 0, 4], [1024, 4, 0, 4]]
+    for last in (False, True, False):
+        one.cold(0, 1, held=True, place=0, stirs=1, last=last)
+    assert seen == [[1024, 4, 0, 4]] * 3

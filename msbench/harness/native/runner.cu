@@ -62,7 +62,7 @@ int runner_open(double flush_factor, double hold_seconds) {
     }
     if (int code = cudaHostAlloc(reinterpret_cast<void**>(&runner.flags), 2 * sizeof(unsigned), cudaHostAllocMapped)) return code;
     std::memset(runner.flags, 0, 2 * sizeof(unsigned));
-    if (int code = cudaMalloc(reinterpret_cast<void**>(&runner.counter), sizeof(*runner.counter))) return code;
+    if (int code = cudaMalloc(reinterpret_cast<void**>(&runner.counters), kCounters * sizeof(*runner.counters))) return code;
     if (runner.flush_bytes)
         if (int code = cudaMalloc(&runner.flush, runner.flush_bytes)) return code;
     // A kernel's first launch loads it, and loading may wait for the device: not while the stream is held.
@@ -70,9 +70,9 @@ int runner_open(double flush_factor, double hold_seconds) {
     if (int code = hold()) return code;
     release();
     nothing<<<1, 1, 0, runner.stream>>>();
-    busy<<<1, 32, 0, runner.stream>>>(0, reinterpret_cast<float*>(runner.counter));
-    count_written<<<1, 32, 0, runner.side>>>(nullptr, 0, runner.counter);
-    if (int code = cudaMemsetAsync(runner.counter, 0, sizeof(*runner.counter), runner.stream)) return code;
+    busy<<<1, 32, 0, runner.stream>>>(0, reinterpret_cast<float*>(runner.counters));
+    count_changed<<<1, 32, 0, runner.side>>>(nullptr, 0, kPoison, runner.counters);
+    if (int code = clear_counters()) return code;
     stir<<<1, kMaxElementBytes, 0, runner.stream>>>(Swaps{});
     if (runner.flush) {
         if (int code = cudaMemsetAsync(runner.flush, 0, runner.flush_bytes, runner.stream)) return code;
@@ -145,20 +145,22 @@ int runner_reserve(size_t bytes) {
 void runner_place(size_t bytes, uint64_t place) {
     if (!bytes || bytes + kGuardBytes > runner.lent_capacity) return;
     const size_t places = (runner.lent_capacity - bytes - kGuardBytes) / kPlaceBytes + 1;
-    runner.workspace = runner.lent + hashed(place) % places * kPlaceBytes;
+    runner.workspace = runner.lent + hashed(next_of(place)) % places * kPlaceBytes;
 }
 
-// One call and its end. The workspace is poisoned before (`fresh`), and the guard behind it is looked at afterwards.
+// One call and its end. The workspace is poisoned before (`fresh`), and the guard around it is looked at afterwards.
 int runner_once(const Call* call, int set, int fresh, int* stage) {
     *stage = kSetUp;
     if (fresh)
         if (int code = fill_workspace(call)) return code;
+    if (int code = clear_counters()) return code;
     if (int code = invoke(call, set, stage)) {
         cudaDeviceSynchronize();
         return code;
     }
     if (int code = synchronize(stage)) return code;
-    return check_guard(call);
+    if (int code = count_overrun(call)) return code;
+    return wrote_elsewhere();
 }
 
 // Whether the launcher keeps to its stream: with the stream held, no byte of the outputs may change.
@@ -166,7 +168,8 @@ int runner_keeps_stream(const Call* call, double wait_seconds, int* stage) {
     *stage = kSetUp;
     if (int code = poison_outputs(call, 0)) return code;
     if (int code = synchronize(stage)) return code;
-    if (int code = cudaMemsetAsync(runner.counter, 0, sizeof(*runner.counter), runner.side)) return code;
+    unsigned long long* const count = runner.counters + kWritten;
+    if (int code = cudaMemsetAsync(count, 0, sizeof(*count), runner.side)) return code;
     if (int code = hold()) return code;
     const int launched = invoke(call, 0, stage);
     const bool blocked = timed_out();
@@ -176,10 +179,10 @@ int runner_keeps_stream(const Call* call, double wait_seconds, int* stage) {
         std::this_thread::sleep_for(std::chrono::duration<double>(wait_seconds));
         void* const* outputs = call->pointers + (call->arrays - call->outputs);
         for (int i = 0; i < call->outputs; ++i)
-            count_written<<<4 * runner.multiprocessors, 256, 0, runner.side>>>(
-                static_cast<const unsigned char*>(outputs[i]), call->output_bytes[i], runner.counter);
+            count_changed<<<4 * runner.multiprocessors, 256, 0, runner.side>>>(
+                static_cast<const unsigned char*>(outputs[i]), call->output_bytes[i], kPoison, count);
         code = cudaGetLastError();
-        if (!code) code = cudaMemcpyAsync(&written, runner.counter, sizeof(written), cudaMemcpyDeviceToHost, runner.side);
+        if (!code) code = cudaMemcpyAsync(&written, count, sizeof(written), cudaMemcpyDeviceToHost, runner.side);
         if (!code) code = cudaStreamSynchronize(runner.side);
     }
     // No symbol shows the thread's own default stream, whose handle is a number: a kernel may stay there from call to call.
@@ -196,7 +199,7 @@ int runner_keeps_stream(const Call* call, double wait_seconds, int* stage) {
 // Keeps all multiprocessors busy, so that the clocks are up.
 int runner_busy(double seconds) {
     busy<<<2 * runner.multiprocessors, 256, 0, runner.stream>>>(
-        static_cast<unsigned long long>(seconds * 1e9), reinterpret_cast<float*>(runner.counter));
+        static_cast<unsigned long long>(seconds * 1e9), reinterpret_cast<float*>(runner.counters));
     if (int code = cudaGetLastError()) return code;
     return cudaStreamSynchronize(runner.stream);
 }
@@ -209,22 +212,23 @@ int runner_busy(double seconds) {
 // number of launches would see two places of the four, which ones being a matter of what ran before. Where a batch begins is
 // drawn, so that what else goes with the place (the first and the last repetitions) is not the same in all batches of a process.
 //
+// `stirs` is where the row of drawn numbers begins. What is around the workspace must be as it was once the batch is over.
+//
 // ms[i] is the device time of repetition i and host_ns[i] what its launcher cost the host. At most kMaxRepetitions. With
 // `held`, the caller keeps repetitions x commands within what a stream queues (about a thousand), since a full queue makes
 // the host wait for a stream that waits for the host.
-int runner_cold(const Call* call, int first_set, int repetitions, int held, float* ms, double* host_ns, int* stage) {
+int runner_cold(const Call* call, int first_set, int repetitions, int held, uint64_t stirs, float* ms, double* host_ns, int* stage) {
     *stage = kSetUp;
     if (repetitions > kMaxRepetitions) return cudaErrorInvalidValue;
-    int code = cudaMemsetAsync(runner.counter, 0, sizeof(*runner.counter), runner.stream);
-    if (!code) code = poison_lent();
+    int code = clear_counters();
+    if (!code) code = set_guard(call);
     if (!code && held) code = hold();
-    runner.stirs += 0x9E3779B97F4A7C15u;
-    for (uint64_t i = hashed(runner.stirs) % kPlaces; i && !code; --i) nothing<<<1, 1, 0, runner.stream>>>();
+    for (uint64_t i = hashed(next_of(stirs)) % kPlaces; i && !code; --i) nothing<<<1, 1, 0, runner.stream>>>();
     for (int i = 0; i < repetitions && !code; ++i) {
         if (i && i % kPlaces == 0) nothing<<<1, 1, 0, runner.stream>>>();
         if (call->poison) code = poison_outputs(call, first_set + i);
         if (!code && call->poison) code = poison_workspace(call);
-        if (!code) code = stir_inputs(call, first_set + i);
+        if (!code) code = stir_inputs(call, first_set + i, stirs);
         if (!code && runner.flush) code = empty_cache();
         if (!code) code = cudaEventRecord(runner.begin[i], runner.stream);
         if (code) break;
@@ -240,9 +244,8 @@ int runner_cold(const Call* call, int first_set, int repetitions, int held, floa
     const int ended = synchronize(stage);
     if (code || ended) return code ? code : ended;
     if (blocked) return kBlocked;
-    unsigned found = 0;  // by read_over, in memory that holds zeros
-    if (int failed = cudaMemcpy(&found, runner.counter, sizeof(found), cudaMemcpyDeviceToHost)) return failed;
-    if (found) return kWroteElsewhere;
+    if (int failed = count_overrun(call)) return failed;
+    if (int failed = wrote_elsewhere()) return failed;
     for (int i = 0; i < repetitions; ++i)
         if (int failed = cudaEventElapsedTime(&ms[i], runner.begin[i], runner.end[i])) return failed;
     return 0;
@@ -355,7 +358,7 @@ int runner_whole(const Call* call, Launch launch, Hook before, Hook after, int f
 
 // Captures `copies` calls on input set 0 into a graph that runner_replay plays; `nodes` is how many device operations that is.
 // `fresh`, or null: before each of them what that call may write is poisoned and its inputs stirred, as in runner_cold.
-int runner_capture(const Call* call, const Call* fresh, int copies, uint64_t* nodes, int* stage) {
+int runner_capture(const Call* call, const Call* fresh, int copies, uint64_t stirs, uint64_t* nodes, int* stage) {
     *stage = kSetUp;
     if (runner.graph) {
         cudaGraphExecDestroy(runner.graph);
@@ -366,7 +369,7 @@ int runner_capture(const Call* call, const Call* fresh, int copies, uint64_t* no
     for (int i = 0; i < copies && !code; ++i) {
         if (fresh) code = poison_outputs(fresh, 0);
         if (fresh && !code) code = poison_workspace(fresh);
-        if (fresh && !code) code = stir_inputs(fresh, 0);
+        if (fresh && !code) code = stir_inputs(fresh, 0, stirs);
         if (!code) code = invoke(call, 0, stage);
     }
     cudaGraph_t graph = nullptr;
@@ -410,8 +413,11 @@ int runner_replay(int replays, int samples, float* ms, int* stage) {
 // One untimed call, then one that a profiler started with "--profile-from-start off" sees.
 int runner_profile(const Call* call, int* stage) {
     if (int code = runner_once(call, 0, 1, stage)) return code;
+    if (int code = fill_workspace(call)) return code;
+    if (int code = synchronize(stage)) return code;
     if (int code = cudaProfilerStart()) return code;
-    const int code = runner_once(call, 0, 1, stage);
+    int code = invoke(call, 0, stage);
+    if (!code) code = synchronize(stage);
     cudaProfilerStop();
     return code;
 }

@@ -1,6 +1,6 @@
 // A CUDA runtime without a GPU, preloaded into the worker so that native/runner.cu runs as it was compiled: streams are threads that
 // take commands in order, device memory is host memory, IPC handles name files. Device code is not run, except for the runner's own
-// two kernels that matter here, which are done by name. A stream takes 1024 commands; then enqueuing waits, as on a GPU.
+// kernels that matter here, which are done by name. A stream takes 1024 commands; then enqueuing waits, as on a GPU.
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -24,6 +24,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Command = std::function<void()>;
+
+// As in runner/kernels.cuh.
+struct Swaps {
+    unsigned char* first[16];
+    unsigned char* second[16];
+    unsigned bytes[16];
+};
 
 struct Stream {
     std::mutex mutex;
@@ -109,11 +116,14 @@ void __cudaRegisterFunction(void**, const char* host, char*, const char* name, i
 }
 unsigned __cudaPushCallConfiguration(dim3, dim3, size_t, void* stream);
 thread_local void* configured = nullptr;
-unsigned __cudaPushCallConfiguration(dim3, dim3, size_t, void* stream) {
+thread_local dim3 configured_grid;
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3, size_t, void* stream) {
+    configured_grid = grid;
     configured = stream;
     return 0;
 }
-cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, size_t*, void* stream) {
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3*, size_t*, void* stream) {
+    *grid = configured_grid;
     *static_cast<void**>(stream) = configured;
     return cudaSuccess;
 }
@@ -121,7 +131,7 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* entry) {
     *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(entry));
     return cudaSuccess;
 }
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void** arguments, size_t, cudaStream_t stream) {
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3, void** arguments, size_t, cudaStream_t stream) {
     const std::string& name = kernels[kernel];
     if (name.find("hold_stream") != std::string::npos) {
         auto* flags = *static_cast<volatile unsigned**>(arguments[0]);
@@ -137,12 +147,19 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void** arguments
                 std::this_thread::sleep_for(std::chrono::microseconds(20));
             }
         });
-    } else if (name.find("count_written") != std::string::npos) {
+    } else if (name.find("count_changed") != std::string::npos) {
         auto* data = *static_cast<const unsigned char**>(arguments[0]);
         const size_t bytes = *static_cast<size_t*>(arguments[1]);
-        auto* count = *static_cast<unsigned long long**>(arguments[2]);
+        const unsigned char filled = *static_cast<unsigned char*>(arguments[2]);
+        auto* count = *static_cast<unsigned long long**>(arguments[3]);
         of(stream)->put([=] {
-            for (size_t i = 0; i < bytes; ++i) *count += data[i] != 0xFF;
+            for (size_t i = 0; i < bytes; ++i) *count += data[i] != filled;
+        });
+    } else if (name.find("stir") != std::string::npos) {
+        const Swaps swaps = *static_cast<Swaps*>(arguments[0]);
+        of(stream)->put([=] {
+            for (unsigned i = 0; i < grid.x; ++i)
+                std::swap_ranges(swaps.first[i], swaps.first[i] + swaps.bytes[i], swaps.second[i]);
         });
     } else {
         of(stream)->put([] {});

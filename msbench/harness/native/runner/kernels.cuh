@@ -70,11 +70,11 @@ __global__ void busy(unsigned long long duration_ns, float* sink) {
     if (x == 0.12345f) *sink = x;
 }
 
-// Counts the bytes of a buffer that differ from the poison.
-__global__ void count_written(const unsigned char* data, size_t bytes, unsigned long long* count) {
+// Counts the bytes of a buffer that differ from the one that it was filled with.
+__global__ void count_changed(const unsigned char* data, size_t bytes, unsigned char filled, unsigned long long* count) {
     unsigned long long mine = 0;
     for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < bytes; i += size_t(gridDim.x) * blockDim.x)
-        mine += data[i] != kPoison;
+        mine += data[i] != filled;
     if (mine) atomicAdd(count, mine);
 }
 

@@ -1,4 +1,4 @@
-// What a call may write is poisoned before it; the guard behind its workspace is looked at afterwards.
+// What a call may write is poisoned before it; the guard around its workspace is looked at afterwards.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -27,22 +27,58 @@ int poison_workspace(const Call* call) {
     return cudaMemsetAsync(runner.workspace, kPoison, call->workspace_bytes, runner.stream);
 }
 
-// What one version left in lent memory is no other's to read.
-int poison_lent() { return runner.lent ? cudaMemsetAsync(runner.lent, kPoison, runner.lent_capacity, runner.stream) : cudaSuccess; }
+struct Piece {
+    unsigned char* data;
+    size_t bytes;
+};
 
-int fill_workspace(const Call* call) {
-    if (!call->workspace_bytes) return 0;
-    if (int code = poison_workspace(call)) return code;
-    return cudaMemsetAsync(runner.workspace + call->workspace_bytes, kGuardPattern, kGuardBytes, runner.stream);
+// The memory around a call's workspace, which no call may write to: what was lent, and the rest of its own allocation.
+struct Around {
+    Piece pieces[3];
+};
+
+Around around(const Call* call) {
+    Piece lent{runner.lent, runner.lent ? runner.lent_capacity : 0}, behind{nullptr, 0}, own{nullptr, 0};
+    unsigned char* const end = runner.workspace + call->workspace_bytes;
+    if (call->workspace_bytes && runner.workspace == runner.own) {
+        own = {end, runner.own_capacity - call->workspace_bytes};
+    } else if (call->workspace_bytes) {
+        behind = {end, size_t(lent.data + lent.bytes - end)};
+        lent.bytes = size_t(runner.workspace - lent.data);
+    }
+    return {{lent, behind, own}};
 }
 
-int check_guard(const Call* call) {
-    if (!call->workspace_bytes) return 0;
-    unsigned char guard[kGuardBytes];
-    if (int code = cudaMemcpy(guard, runner.workspace + call->workspace_bytes, kGuardBytes, cudaMemcpyDeviceToHost)) return code;
-    for (unsigned char byte : guard)
-        if (byte != kGuardPattern) return kWorkspaceOverrun;
+// What one version left there is no other's to read; nor is what a call left there the next call's.
+int set_guard(const Call* call) {
+    for (const Piece& piece : around(call).pieces)
+        if (piece.bytes)
+            if (int code = cudaMemsetAsync(piece.data, kGuardPattern, piece.bytes, runner.stream)) return code;
     return 0;
+}
+
+int fill_workspace(const Call* call) {
+    if (int code = poison_workspace(call)) return code;
+    return set_guard(call);
+}
+
+// Counts what was changed around the workspace since, behind what is in the stream.
+int count_overrun(const Call* call) {
+    for (const Piece& piece : around(call).pieces)
+        if (piece.bytes)
+            count_changed<<<4 * runner.multiprocessors, 256, 0, runner.stream>>>(piece.data, piece.bytes, kGuardPattern,
+                                                                                 runner.counters + kOverrun);
+    return cudaGetLastError();
+}
+
+int clear_counters() { return cudaMemsetAsync(runner.counters, 0, kCounters * sizeof(*runner.counters), runner.stream); }
+
+// Whether a call wrote where it may not, once what was counted is there.
+int wrote_elsewhere() {
+    unsigned long long counted[kCounters];
+    if (int code = cudaMemcpy(counted, runner.counters, sizeof(counted), cudaMemcpyDeviceToHost)) return code;
+    if (counted[kReadOver]) return kWroteElsewhere;  // read_over reads memory that holds zeros
+    return counted[kOverrun] ? kWorkspaceOverrun : 0;
 }
 
 }  // namespace

@@ -18,7 +18,10 @@ uint64_t hashed(uint64_t z) {  // SplitMix64
     return z ^ (z >> 31);
 }
 
-int stir_inputs(const Call* call, int set) {
+uint64_t next_of(uint64_t& stirs) { return stirs += 0x9E3779B97F4A7C15u; }
+
+// stirring.py works out where `stirs` leads to.
+int stir_inputs(const Call* call, int set, uint64_t& stirs) {
     if (!call->stirred) return 0;
     void* const* row = call->pointers + size_t(set % call->sets) * call->arrays;
     Swaps swaps{};
@@ -27,9 +30,9 @@ int stir_inputs(const Call* call, int set) {
         const uint64_t count = call->stirred[2 * i], bytes = call->stirred[2 * i + 1];
         if (!count) continue;
         auto* data = static_cast<unsigned char*>(row[i]);
-        runner.stirs += 0x9E3779B97F4A7C15u;
-        swaps.first[used] = data + hashed(runner.stirs) % count * bytes;
-        swaps.second[used] = data + hashed(~runner.stirs) % count * bytes;
+        const uint64_t drawn = next_of(stirs);
+        swaps.first[used] = data + hashed(drawn) % count * bytes;
+        swaps.second[used] = data + hashed(~drawn) % count * bytes;
         swaps.bytes[used++] = unsigned(bytes);
     }
     if (used) stir<<<used, kMaxElementBytes, 0, runner.stream>>>(swaps);
@@ -39,7 +42,7 @@ int stir_inputs(const Call* call, int set) {
 // Nothing that was in L2 is there afterwards.
 cudaError_t empty_cache() {
     read_over<<<4 * runner.multiprocessors, 512, 0, runner.stream>>>(
-        static_cast<const uint4*>(runner.flush), runner.flush_bytes / sizeof(uint4), reinterpret_cast<unsigned*>(runner.counter));
+        static_cast<const uint4*>(runner.flush), runner.flush_bytes / sizeof(uint4), reinterpret_cast<unsigned*>(runner.counters + kReadOver));
     return cudaGetLastError();
 }
 

@@ -3,13 +3,15 @@
 
 #include <cuda_runtime.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
 namespace {
 
 constexpr int kMaxRepetitions = 512;
+
+// What is counted on the device, and for whom it is not zero.
+enum Counter { kWritten, kReadOver, kOverrun, kCounters };
 
 struct Runner {
     cudaStream_t stream = nullptr;  // a blocking stream: work on the legacy default stream stays inside the timed region
@@ -26,11 +28,10 @@ struct Runner {
     size_t own_capacity = 0;
     unsigned char* lent = nullptr;
     size_t lent_capacity = 0;
-    unsigned long long* counter = nullptr;
+    unsigned long long* counters = nullptr;  // see Counter
     cudaGraphExec_t graph = nullptr;
     cudaGraph_t record = nullptr;
     int multiprocessors = 1;
-    uint64_t stirs = uint64_t(std::chrono::steady_clock::now().time_since_epoch().count());
 } runner;
 
 }  // namespace
