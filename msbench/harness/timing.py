@@ -74,6 +74,7 @@ _FLOOR_REPETITIONS = PLACES
 _FLOOR_LAUNCHES = 4  # empty kernels in a row, which tell what longer calls pay; one alone tells what the shortest do
 _FLOOR_ROUNDS = range(0, _MIN_ROUNDS, 2)  # that have floors, which take as long as a short call's batch
 _SITTING_FLOOR_ROUNDS = range(_MIN_SITTING_ROUNDS)  # which tell them to some nanoseconds
+_MOST_SHIFT_NS = 400.0  # 323 were the most in 5885 groups on an H200, 2026-11-20 to 22
 _BUSY_S = 0.01
 _ROUNDS_A_READING = 8  # of the GPU's clocks, which takes some milliseconds
 
@@ -323,14 +324,16 @@ def _shifts(tracks: Sequence[Track]) -> list[float]:
     """What is added to each version's times so that launches cost the same in all processes, in ns.
 
     A launch takes longer in one process than in another, for as long as it lives; as many empty kernels in a row as a call
-    has operations show by how much. The group keeps its mean.
+    has operations show by how much. The group keeps its mean. No more than ``_MOST_SHIFT_NS`` a launch: who makes empty
+    kernels slow in its process is not to gain by it.
     """
     shifts = []
     for track in tracks:
         launches = track.nodes or 1
         floor = track.floor_ns(launches)
         known = [other for other in (one.floor_ns(launches) for one in tracks) if other is not None]
-        shifts.append(0.0 if floor is None else fmean(known) - floor)
+        most = _MOST_SHIFT_NS * launches
+        shifts.append(0.0 if floor is None else min(most, max(-most, fmean(known) - floor)))
     return shifts
 
 

@@ -225,6 +225,15 @@ def test_what_launches_cost_in_one_process_is_taken_off(nodes: int) -> None:
     assert ratio == pytest.approx(1.0, abs=2e-3)
 
 
+def test_who_makes_empty_kernels_slow_gains_little() -> None:
+    clock = Clock()
+    slows, honest = (Made(clock, 10_000.0, noise=1e-5) for _ in range(2))
+    slows.launch_ns = 8000.0
+    slowed, plain = measure([slows, honest], clock)
+    assert median(s for row in slowed.samples_ns for s in row) >= 10_000.0 - 401
+    assert median(s for row in plain.samples_ns for s in row) <= 10_000.0 + 401
+
+
 @pytest.mark.parametrize("nodes", [1, 2, 3, 4])
 def test_the_first_launch_may_cost_other_than_those_behind_it(nodes: int) -> None:
     """Beside a version with another number of launches, whose process is one of those in which they cost less."""
