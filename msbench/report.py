@@ -111,12 +111,17 @@ def operator(console: Console, op: Operator, store: Store) -> None:
     for array in op.arrays:
         way = "output" if array.output else "input"
         console.print(f"  {array.name}: {way} of {array.dtype}, shape ({escape(', '.join(array.shape))})")
+    if op.scalars:
+        console.print("[bold]scalars[/]")
+    for scalar in op.scalars:
+        hidden = "" if scalar.low is None else f"; heldout cases have others, from {scalar.low} to {scalar.high}"
+        console.print(f"  {scalar.name}: {scalar.value}{hidden}")
     console.print("[bold]cases[/]")
     for split in Split:
         names = [c.id for c in op.cases if c.split is split]
         if names:
             console.print(f"  {split}: {escape('  '.join(names))}")
-    console.print("  heldout: drawn from the dimensions' ranges by --seed")
+    console.print("  heldout: drawn from the ranges above by --seed")
     console.print(f"[bold]error bound[/]\n  {escape(op.bound_note)}")
     console.print(f"[bold]library[/]\n  {escape(op.library_note)}\n[bold]versions[/]")
     for precision in op.precisions:

@@ -55,11 +55,19 @@ class Array:
 
 @dataclass(frozen=True)
 class Scalar:
-    """One scalar argument: ``ctype`` is ``"float"`` or ``"int64_t"``; ``value`` is what cases use unless they say otherwise."""
+    """One scalar argument: ``ctype`` is ``"float"`` or ``"int64_t"``; ``value`` is what cases use unless they say otherwise.
+
+    ``low`` and ``high``, both or neither, are the closed range that held-out cases draw another value from; without them they
+    have ``value``, too, and a kernel that ignores the argument is not found out. ``value`` may lie outside. ``step``: drawn values
+    are its multiples, for example since a library rounds them to bf16 and they have to be exact.
+    """
 
     name: str
     ctype: str
     value: float | int
+    low: float | int | None = None
+    high: float | int | None = None
+    step: float | int | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,8 @@ class Case:
     @property
     def id(self) -> str:
         """For example ``"M=64,K=4096,N=2048"``; other distributions and scalars are appended: ``"N=7,spiked"``."""
-        parts = [f"{k}={v}" for k, v in (*self.dims, *self.scalars)]
+        # A plus sign would end the id where several are joined.
+        parts = [f"{k}={v}".replace("e+", "e") for k, v in (*self.dims, *self.scalars)]
         if self.distribution != "uniform":
             parts.append(self.distribution)
         return ",".join(parts)

@@ -117,6 +117,7 @@ def test_show_prints_the_whole_prototype_at_any_width(here: Path, monkeypatch: p
     )
     assert prototype in " ".join(shown.stdout.split())
     assert f"\nfiles\n  {CHECKOUT / 'kernels' / 'rms_norm'}\n" in shown.stdout
+    assert "scalars epsilon: 1e-05; heldout cases have others, from 0.01 to 1.0" in " ".join(shown.stdout.split())
 
 
 def test_doctor_finds_what_is_needed_and_says_how_to_get_the_rest(here: Path) -> None:

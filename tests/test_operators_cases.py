@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import ml_dtypes
 import pytest
 
 from msbench import operators
 from msbench.errors import UnknownNameError
-from msbench.spec import Case, Split
+from msbench.spec import Case, Operator, Scalar, Split
 
 
 def ids(cases: tuple[Case, ...]) -> list[str]:
@@ -76,10 +77,96 @@ def test_heldout_cases_obey_the_spec(name: str) -> None:
     assert any(1 in dict(case.dims).values() for case in drawn)
 
 
+RANGED = [name for name in operators.names() if any(s.low is not None for s in operators.load(name).scalars)]
+
+
+def test_every_scalar_has_a_range() -> None:
+    assert sum(len(operators.load(name).scalars) for name in operators.names()) == 16
+    assert all(s.low is not None for name in operators.names() for s in operators.load(name).scalars)
+
+
+@pytest.mark.parametrize("name", RANGED)
+def test_heldout_cases_have_other_scalars_which_their_ids_name(name: str) -> None:
+    op = operators.load(name)
+    for case in operators.heldout(op, 7, count=40, max_elements=10_000):
+        values = dict(case.scalars)
+        assert list(values) == [s.name for s in op.scalars]
+        for scalar in op.scalars:
+            value, low, high = values[scalar.name], scalar.low, scalar.high
+            assert low is not None and high is not None and low <= value <= high
+            assert abs(value - scalar.value) >= 0.1 * abs(scalar.value)
+        [again] = operators.select_cases(op, case.id)
+        assert (again.id, again.dims, again.scalars) == (case.id, case.dims, case.scalars)
+        assert len(case.id) < 80
+
+
+@pytest.mark.parametrize("name", ["stencil_2d", "stencil_3d"])
+def test_a_filter_in_bf16_holds_the_stencils_drawn_factors(name: str) -> None:
+    op = operators.load(name)
+    neighbours = 2 * len(op.dims)
+    for seed in range(200):
+        [(_, r)] = operators.vary(op, op.cases[0], seed).scalars
+        for weight in (r, 1 - neighbours * r):
+            assert float(ml_dtypes.bfloat16(weight)) == weight
+
+
+def scaled(scalar: Scalar) -> Operator:
+    """An operator with one scalar."""
+    return dataclasses.replace(operators.load("elu"), scalars=(scalar,))
+
+
+def values(scalar: Scalar, count: int = 300) -> list[float | int]:
+    """What is drawn for a scalar, one value a seed."""
+    op = scaled(scalar)
+    return [operators.vary(op, op.cases[0], seed).scalars[0][1] for seed in range(count)]
+
+
+def test_wide_ranges_are_drawn_from_on_a_logarithmic_scale() -> None:
+    wide = values(Scalar("a", "float", 1.0, low=1e-6, high=1.0))
+    assert 60 < sum(value < 1e-4 for value in wide) < 140
+    narrow = values(Scalar("a", "float", 0.0, low=-1.0, high=3.0))
+    assert 40 < sum(value < 0 for value in narrow) < 110
+    assert all(value == float(f"{value:.3g}") for value in (*wide, *narrow))
+
+
+def test_drawn_scalars_are_multiples_of_their_step() -> None:
+    drawn = values(Scalar("a", "float", 0.0, low=-1.0, high=1.0, step=0.25))
+    assert {4 * value for value in drawn} == {-4, -3, -2, -1, 1, 2, 3, 4}
+
+
+def test_a_drawn_scalar_is_never_near_the_usual_one() -> None:
+    drawn = values(Scalar("a", "float", 2.0, low=1.7, high=2.1))
+    assert all(value <= 1.8 for value in drawn)
+    assert 1.7 in drawn  # the end that is further away stands in for what is too near
+
+
+def test_drawn_integers_are_integers() -> None:
+    for scalar in (Scalar("k", "int64_t", 3, low=1, high=9), Scalar("k", "int64_t", 3, low=1, high=2**53)):
+        drawn = values(scalar)
+        assert all(type(value) is int and value != 3 for value in drawn)
+        [case] = operators.select_cases(scaled(scalar), f"N=5,k={drawn[0]}")
+        assert case.scalars == (("k", drawn[0]),)
+
+
+def test_a_case_without_ranged_scalars_stays_as_it_is() -> None:
+    for op in (operators.load("softmax"), scaled(Scalar("a", "float", 1.0))):
+        assert operators.vary(op, op.cases[0], 1) is op.cases[0]
+
+
+def test_an_id_with_a_large_scalar_names_its_case() -> None:
+    op = scaled(Scalar("a", "float", 1.0, low=1e16, high=1e20))
+    case = operators.vary(op, op.cases[0], 1)
+    assert "+" not in case.id
+    assert [c.scalars for c in operators.select_cases(op, f"{case.id}+smallest")] == [case.scalars, ()]
+
+
 def test_heldout_cases_depend_on_the_seed_alone() -> None:
     op = operators.load("softmax")
     assert operators.heldout(op, 5) == operators.heldout(op, 5)
     assert operators.heldout(op, 5) != operators.heldout(op, 6)
+    stencil = operators.load("stencil_2d")
+    assert operators.vary(stencil, stencil.cases[0], 5) == operators.vary(stencil, stencil.cases[0], 5)
+    assert operators.vary(stencil, stencil.cases[0], 5) != operators.vary(stencil, stencil.cases[0], 6)
 
 
 def test_heldout_cases_run_out_where_the_ranges_do() -> None:

@@ -9,6 +9,7 @@ import ctypes
 import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,11 @@ import numpy as np
 import pytest
 
 from msbench import emulator, operators, resources
+from msbench.executors.cpu import CHECK_LIMIT
 from msbench.harness.compare import compare, expected
 from msbench.harness.inputs import generate, storage_dtype
+from msbench.harness.protocols import Plan
+from msbench.harness.schedule import schedule
 from msbench.spec import Case, Operator, Precision, Split
 
 
@@ -73,6 +77,33 @@ def mistakes(name: str, precision: Precision, ops_dir: Path | None = None) -> li
     return found
 
 
+FEW_SEEDS = 20
+
+
+def overlooked(name: str, precision: Precision) -> list[str]:
+    """The scalars that a kernel may ignore, and pass every full check on a processor with uniform inputs."""
+    op = operators.load(name)
+    library = build(op, precision, operators.versions(op, precision)[0].source)
+    public, found = {case.dims for case in op.cases}, []
+    for seed in range(FEW_SEEDS):
+        plan = Plan(operators.select_cases(op, "smallest"), seed=seed)
+        planned = [item.case for item in schedule(op, plan, CHECK_LIMIT)]
+        varied = [case for case in planned if case.split is Split.HELDOUT and case.dims in public]
+        for scalar in op.scalars:
+            if all(ignores(library, op, precision, case, seed, scalar.name) for case in varied):
+                found.append(f"{scalar.name}, seed {seed}")
+    return found
+
+
+def ignores(library: ctypes.CDLL, op: Operator, precision: Precision, case: Case, seed: int, scalar: str) -> bool:
+    """Whether a case says nothing against a kernel for which a scalar always has its usual value."""
+    inputs = generate(op, precision, case, seed, np)
+    references, bounds = expected(op, precision, case, inputs, np)
+    told = replace(case, scalars=tuple(pair for pair in case.scalars if pair[0] != scalar))
+    outputs = launch(library, op, precision, told, inputs)
+    return not any(compare(references[name], bounds[name], got, np).wrong for name, got in outputs.items())
+
+
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[ProcessPoolExecutor]:
     """A process that is replaced after four kernels."""
@@ -86,6 +117,12 @@ def test_naive_kernels_are_right_at_heldout_sizes(
     elsewhere: ProcessPoolExecutor, name: str, precision: Precision
 ) -> None:
     assert elsewhere.submit(mistakes, name, precision).result() == []
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+@pytest.mark.parametrize("name", [name for name in operators.names() if operators.load(name).scalars])
+def test_no_scalar_can_be_ignored(elsewhere: ProcessPoolExecutor, name: str, precision: Precision) -> None:
+    assert elsewhere.submit(overlooked, name, precision).result() == []
 
 
 @pytest.mark.parametrize("precision", list(Precision))

@@ -20,7 +20,7 @@ from msbench.harness.mutation import Verdict, survey
 from msbench.harness.schedule import work
 from msbench.model import Fault, Study
 from msbench.operators.mutants import FILE, Mutant
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Precision, Split
 from msbench.store import integrity
 from msbench.store.proofs import proofs
 from msbench.store.store import Store
@@ -142,6 +142,16 @@ def test_the_command_says_what_passed_and_writes_the_table(own: Operator, tmp_pa
         encoding="utf-8",
     )
     assert CliRunner().invoke(app, arguments).exit_code == 0
+
+
+def test_at_hidden_sizes_mutants_are_tried_with_the_usual_scalars() -> None:
+    """A mutant that adds 0.1 for epsilon is right where 0.1 is drawn."""
+    op = operators.load("elu")
+    hidden = operators.heldout(op, 0)
+    tried = Mutant("any", ()).wrong_on((*op.cases, *hidden))
+    assert all(case.scalars for case in hidden)
+    assert [case.scalars for case in tried if case.split is Split.HELDOUT] == [()] * len(hidden)
+    assert (("alpha", 0.5),) in {case.scalars for case in tried}
 
 
 def test_an_operator_without_mutants_has_none(tmp_path: Path) -> None:

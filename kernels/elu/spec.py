@@ -27,7 +27,7 @@ OPERATOR = Operator(
     definition="yᵢ = xᵢ if xᵢ ≥ 0, else α·(exp(xᵢ) - 1)",
     dims=(Dim("N", 1, 2**30, "elements"),),
     arrays=(Array("x", ("N",)), Array("y", ("N",), output=True)),
-    scalars=(Scalar("alpha", "float", 1.0),),
+    scalars=(Scalar("alpha", "float", 1.0, low=0.25, high=4.0),),
     cases=(
         *(case(2**k, Split.PAPER) for k in (10, 12, 14, 16, 18)),
         case(2**26, Split.LARGE),

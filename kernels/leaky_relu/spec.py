@@ -25,7 +25,7 @@ OPERATOR = Operator(
     definition="yᵢ = xᵢ if xᵢ ≥ 0, else α·xᵢ",
     dims=(Dim("N", 1, 2**30, "elements"),),
     arrays=(Array("x", ("N",)), Array("y", ("N",), output=True)),
-    scalars=(Scalar("alpha", "float", 0.01),),
+    scalars=(Scalar("alpha", "float", 0.01, low=0.05, high=0.95),),
     cases=(
         *(case(2**k, Split.PAPER) for k in (10, 12, 14, 16, 18)),
         case(2**26, Split.LARGE),

@@ -32,7 +32,7 @@ OPERATOR = Operator(
     dims=(Dim("M", 1, 2**17, "rows"), Dim("N", 1, 2**13, "columns")),
     arrays=(Array("A", ("M", "N")), Array("B", ("M", "N"), output=True)),
     # Far from any bf16 number, so that a kernel that rounds the scalar is found out.
-    scalars=(Scalar("a", "float", 1.3),),
+    scalars=(Scalar("a", "float", 1.3, low=-4.0, high=-0.25),),
     cases=(
         *(case(2**k, 2048, Split.PAPER) for k in (8, 10, 12, 14, 16)),
         case(131072, 4096, Split.LARGE),

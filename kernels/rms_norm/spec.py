@@ -32,7 +32,8 @@ OPERATOR = Operator(
         Array("bias", ("N",)),
         Array("y", ("N",), output=True),
     ),
-    scalars=(Scalar("epsilon", "float", 1e-5),),
+    # Hidden ones are large enough to be seen beside a mean square of a third.
+    scalars=(Scalar("epsilon", "float", 1e-5, low=0.01, high=1.0),),
     cases=(
         *(case(2**k, Split.PAPER) for k in range(6, 11)),
         case(2**25, Split.LARGE),

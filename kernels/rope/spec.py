@@ -59,7 +59,7 @@ OPERATOR = Operator(
     ),
     dims=(Dim("M", 1, 2**14, "rows: positions"), Dim("D", 2, 2**14, "columns, an even number")),
     arrays=(Array("x", ("M", "D")), Array("y", ("M", "D"), output=True)),
-    scalars=(Scalar("base", "float", 1e4),),
+    scalars=(Scalar("base", "float", 1e4, low=100.0, high=1e6),),
     cases=(
         *(case(m, 2**k, Split.PAPER) for m in (16, 32, 64, 128) for k in (8, 10, 12, 14)),
         case(8192, 4096, Split.LARGE),

@@ -23,7 +23,7 @@ OPERATOR = Operator(
     definition="outᵢ = xᵢ·vᵢ / (1 + exp(-β·xᵢ)), x the gate and v the value",
     dims=(Dim("N", 1, 2**30, "elements"),),
     arrays=(Array("gate", ("N",)), Array("value", ("N",)), Array("out", ("N",), output=True)),
-    scalars=(Scalar("beta", "float", 1.0),),
+    scalars=(Scalar("beta", "float", 1.0, low=0.25, high=4.0),),
     cases=(
         *(case(2**k, Split.PAPER) for k in (10, 12, 14, 16, 18)),
         case(2**26, Split.LARGE),

@@ -58,7 +58,9 @@ def planned(
     aligned to their element only on the cheapest of the paper's and the cheapest other one.
     """
     extra_limit = EXTRA_LIMIT if limit is None else limit * EXTRA_SHARE
-    cases = (_as_passed(case, symbol, op) for part in selector.split("+") for case in _cases(op, part.strip(), seed))
+    cases = (
+        _as_passed(case, symbol, op) for part in selector.split("+") for case in _cases(op, symbol, part.strip(), seed)
+    )
     items, left_out = [], dict.fromkeys(Kind, 0)
     for case in sorted(dict.fromkeys(cases), key=lambda c: work(op, c)):
         kind = Kind.PAPER if case.split is Split.PAPER else Kind.UNSEEN
@@ -85,10 +87,17 @@ def _as_passed(case: Case, symbol: Symbol, op: Operator) -> Case:
     return replace(case, scalars=tuple(rounded.items()))
 
 
-def _cases(op: Operator, part: str, seed: int) -> Sequence[Case]:
+def _cases(op: Operator, symbol: Symbol, part: str, seed: int) -> Sequence[Case]:
     if part == "heldout":
-        return [replace(case, distribution="uniform") for case in heldout(op, seed, max_elements=HELDOUT_ELEMENTS)]
+        return [_with_uniform_inputs(case, symbol) for case in heldout(op, seed, max_elements=HELDOUT_ELEMENTS)]
     return select_cases(op, part, seed)
+
+
+def _with_uniform_inputs(case: Case, symbol: Symbol) -> Case:
+    """A hidden case without the values of scalars that a function may leave out: one that does would be tried on none."""
+    optional = {p.name for p in symbol.function.parameters if p.default is not None}
+    scalars = tuple((name, value) for name, value in case.scalars if name not in optional)
+    return replace(case, distribution="uniform", scalars=scalars)
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from msbench.harness.check import VARIANTS
 from msbench.harness.protocols import Checks, Plan
-from msbench.operators import elements, heldout
+from msbench.operators import elements, heldout, vary
 from msbench.spec import Case, Operator, Split
 
 ALIGNED = VARIANTS[:1]
@@ -48,7 +48,7 @@ def schedule(op: Operator, plan: Plan, limit: float | None) -> tuple[Scheduled, 
 
     Every case of the plan, and for ``Checks.FULL`` also: the operator's cheapest case; hidden sizes; all distributions
     on the cheapest paper case and on the cheapest odd one (if neither is affordable, on the largest hidden size that is);
-    every variant where a case is affordable (of ``trusted`` versions: on these cheapest cases, and misaligned on hidden sizes). Cases above ``limit``
+    hidden scalars on all of these; every variant where a case is affordable (of ``trusted`` versions: on these cheapest cases, and misaligned on hidden sizes). Cases above ``limit``
     (``Executor.check_limit``) are left out.
     """
     found: dict[str, Scheduled] = {}
@@ -74,9 +74,12 @@ def _wanted(op: Operator, plan: Plan, extra_limit: float) -> Iterator[Scheduled]
     if plan.trusted:
         yield from (Scheduled(case, VARIANTS) for case in bases)
     affordable = ALIGNED if plan.trusted else VARIANTS
-    for case in (*plan.cases, min(op.cases, key=cost)):
+    smallest = min(op.cases, key=cost)
+    for case in (*plan.cases, smallest):
         yield Scheduled(case, affordable if cost(case) <= extra_limit else ALIGNED)
     for case in hidden:
         yield Scheduled(case, PLACED if cost(case) <= extra_limit else ALIGNED)
     for case in bases:
         yield from (Scheduled(replace(case, distribution=d), ALIGNED) for d in op.distributions)
+    for case in (smallest, *bases):  # few elements, or other inputs, may not show that a kernel ignores a scalar
+        yield Scheduled(vary(op, replace(case, distribution="uniform"), plan.seed), ALIGNED)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 from msbench.errors import UnknownNameError
 from msbench.operators.shapes import elements
-from msbench.spec import Case, Dim, Operator, Split
+from msbench.spec import Case, Dim, Operator, Scalar, Split
 
 PUBLIC = (Split.PAPER, Split.LARGE, Split.ODD)
 SELECTORS = (*PUBLIC, "heldout", "all", "smallest")
@@ -16,6 +17,8 @@ SELECTORS = (*PUBLIC, "heldout", "all", "smallest")
 HELDOUT_COUNT = 4
 HELDOUT_ELEMENTS = 2**21
 _DRAWS = 10_000
+_WIDE = 100  # from this ratio of its ends on a range is drawn from on a logarithmic scale
+_NOTICEABLE = 0.1  # how far a drawn scalar is from the usual one, as a share of the larger of the two
 
 
 def select_cases(op: Operator, selector: str, seed: int = 0) -> tuple[Case, ...]:
@@ -39,11 +42,11 @@ def select_cases(op: Operator, selector: str, seed: int = 0) -> tuple[Case, ...]
 def heldout(
     op: Operator, seed: int, count: int = HELDOUT_COUNT, max_elements: int = HELDOUT_ELEMENTS
 ) -> tuple[Case, ...]:
-    """``count`` cases that nobody can tune for: sizes from the declared ranges, with any of the distributions.
+    """``count`` cases that nobody can tune for: sizes and scalars from the declared ranges, with any of the distributions.
 
-    A size is now and then the least there is, often next to a power of two, else log-uniform. All arrays of a case hold
-    at most ``max_elements`` elements together, and ``op.valid`` accepts it. The same seed gives the same cases. Fewer
-    than ``count`` come back where the ranges hold no more.
+    A size is now and then the least there is, often next to a power of two, else log-uniform; for scalars see ``vary``. All
+    arrays of a case hold at most ``max_elements`` elements together, and ``op.valid`` accepts it. The same seed gives the
+    same cases. Fewer than ``count`` come back where the ranges hold no more.
     """
     rng = random.Random(f"{op.name}:{seed}")
     drawn: dict[str, Case] = {}
@@ -53,8 +56,39 @@ def heldout(
         dims = tuple((dim.name, _size(rng, dim, max_elements)) for dim in op.dims)
         case = Case(dims, Split.HELDOUT, rng.choice(op.distributions))
         if elements(op, dict(dims)) <= max_elements and (op.valid is None or op.valid(**dict(dims))):
-            drawn.setdefault(case.id, case)
+            drawn.setdefault(case.id, vary(op, case, seed))
     return tuple(drawn.values())
+
+
+def vary(op: Operator, case: Case, seed: int) -> Case:
+    """The case with other scalars, as a held-out one; the case itself where no scalar has a range.
+
+    A value is log-uniform in a wide positive range, else uniform, and not near the usual one. It has three digits, so that ids
+    stay short, or is a multiple of the scalar's step. The same seed gives the same values.
+    """
+    rng = random.Random(f"{op.name}:{seed}:{case.id}")
+    drawn = {s.name: _value(rng, s, s.low, s.high) for s in op.scalars if s.low is not None and s.high is not None}
+    if not drawn:
+        return case
+    return replace(case, split=Split.HELDOUT, scalars=tuple((dict(case.scalars) | drawn).items()))
+
+
+def noticeable(scalar: Scalar, value: float) -> bool:
+    """Whether a value is far enough from the usual one to change results."""
+    return abs(value - scalar.value) > _NOTICEABLE * max(abs(value), abs(scalar.value))
+
+
+def _value(rng: random.Random, scalar: Scalar, low: float, high: float) -> float | int:
+    if scalar.step is not None:
+        value = scalar.step * rng.randint(round(low / scalar.step), round(high / scalar.step))
+    else:
+        wide = low > 0 and high / low >= _WIDE
+        value = math.exp(rng.uniform(math.log(low), math.log(high))) if wide else rng.uniform(low, high)
+        value = min(max(float(f"{value:.3g}"), low), high)
+    further = low if abs(low - scalar.value) > abs(high - scalar.value) else high
+    if scalar.ctype == "int64_t":
+        return round(value if noticeable(scalar, round(value)) else further)
+    return float(value if noticeable(scalar, value) else further)
 
 
 def _size(rng: random.Random, dim: Dim, max_elements: int) -> int:

@@ -12,7 +12,7 @@ from msbench.errors import SpecError
 from msbench.model import Candidate, Origin
 from msbench.operators.loader import execute
 from msbench.operators.versions import NAIVE, versions
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Precision, Split
 
 FILE = "mutants.py"
 
@@ -53,9 +53,14 @@ class Mutant:
         return Candidate(op.name, precision, self.source(naive), Origin.EXTERNAL, label=self.name)
 
     def wrong_on(self, cases: Iterable[Case]) -> tuple[Case, ...]:
-        """The cases on which the check must reject it: with uniform inputs, each once."""
-        uniform = {case.id: case for case in (replace(case, distribution="uniform") for case in cases)}
-        return tuple(c for c in uniform.values() if self.applies is None or self.applies(**dict(c.dims)))
+        """The cases on which the check must reject it, each once: with uniform inputs, and held-out ones with the usual scalars.
+
+        ``applies`` knows no others; a mutant is right where the scalar that it has instead is drawn.
+        """
+        plain = (replace(case, distribution="uniform") for case in cases)
+        usual = (replace(case, scalars=()) if case.split is Split.HELDOUT else case for case in plain)
+        wanted = {case.id: case for case in usual}
+        return tuple(c for c in wanted.values() if self.applies is None or self.applies(**dict(c.dims)))
 
 
 def mutants(op: Operator) -> tuple[Mutant, ...]:

@@ -24,8 +24,8 @@ def reference(xp, x, a, N):
 
 def bound(xp, u, out, x, a, N):
     """How far a right kernel may be off, element by element. ``u`` is the precision's unit roundoff."""
-    error_of_the_product = bounds.FP32_ROUNDOFF * xp.abs(out["y"])
-    return bounds.rounded(xp, u, out["y"], error_of_the_product)
+    error_of_the_scalar = bounds.FP32_ROUNDOFF * xp.abs(out["y"])  # the kernel gets it rounded to fp32
+    return bounds.rounded(xp, u, out["y"], error_of_the_scalar)
 
 
 def case(n, split):
@@ -39,7 +39,7 @@ OPERATOR = Operator(
     definition="yᵢ = a·xᵢ",
     dims=(Dim("N", 1, 2**28, "elements"),),
     arrays=(Array("x", ("N",)), Array("y", ("N",), output=True)),
-    scalars=(Scalar("a", "float", 1.5),),
+    scalars=(Scalar("a", "float", 1.5, low=-4.0, high=4.0),),
     cases=(
         case(2**10, Split.PAPER),
         case(2**16, Split.PAPER),
@@ -50,7 +50,7 @@ OPERATOR = Operator(
     bound=bound,
     nbytes=lambda itemsize, N: 2 * N * itemsize,
     flops=lambda N: N,
-    bound_note="One product and one rounding to the element type.",
+    bound_note="A scalar that was rounded to fp32, one product, and one rounding to the element type.",
 )
 ''')
 

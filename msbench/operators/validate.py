@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from msbench.errors import SpecError
+from msbench.operators.cases import noticeable
 from msbench.operators.shapes import elements, shapes
 from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
 
@@ -110,6 +111,7 @@ def _members(op: Operator) -> None:
         known = scalar.ctype in _CTYPES
         _require(known, "scalars", f"{scalar.name}: ctype {scalar.ctype!r} is none of {', '.join(_CTYPES)}.")
         _scalar_value("scalars", scalar, scalar.value)
+        _scalar_range(scalar)
     for array in op.arrays:
         known = array.dtype in _DTYPES
         _require(known, "arrays", f"{array.name}: dtype {array.dtype!r} is none of {', '.join(_DTYPES)}.")
@@ -244,6 +246,26 @@ def _scalar_value(field: str, scalar: Scalar, value: Any) -> None:
     if scalar.ctype == "int64_t":
         whole = isinstance(value, int) and abs(value) <= 2**53
         _require(whole, field, f"{scalar.name}: {value!r} is no integer that a double holds (int64_t travels as one).")
+
+
+def _scalar_range(scalar: Scalar) -> None:
+    name, low, high, step = scalar.name, scalar.low, scalar.high, scalar.step
+    if low is None or high is None:
+        alone = low is not None or high is not None or step is not None
+        _require(
+            not alone, "scalars", f"{name}: low and high are given together or not at all, and step with them only."
+        )
+        return
+    for end in (low, high):
+        _scalar_value("scalars", scalar, end)
+    _require(low < high, "scalars", f"{name}: {low!r} to {high!r} is no range.")
+    differs = noticeable(scalar, low) or noticeable(scalar, high)
+    _require(differs, "scalars", f"{name}: no value from {low!r} to {high!r} differs from {scalar.value!r} by a tenth.")
+    if step is not None:
+        _scalar_value("scalars", scalar, step)
+        _require(step > 0, "scalars", f"{name}: the step {step!r} is not positive.")
+        whole = all((end / step).is_integer() for end in (low, high))
+        _require(whole, "scalars", f"{name}: {low!r} and {high!r} are no multiples of the step {step!r}.")
 
 
 def _is_int(value: Any) -> bool:

@@ -8,6 +8,7 @@ from msbench.agents import Attempt
 from msbench.agents._hardware import architecture
 from msbench.agents._prompts import conversation
 from msbench.model import Outcome
+from msbench.spec import Scalar
 from tests import factories
 from tests.agents.samples import OP, briefing
 
@@ -34,6 +35,13 @@ def test_the_system_message_holds_task_contract_and_machine() -> None:
         "800 TFLOP/s", "227 KiB", "Hopper", "2 us / 900 ns", "60 MiB L2",
     ):  # fmt: skip
         assert text in system, text
+
+
+def test_the_system_message_says_which_scalars_vary() -> None:
+    assert "Scalars" not in conversation("planner", briefing(), guidance="")[0].content
+    op = replace(OP, scalars=(replace(OP.scalars[0], low=-3.0, high=0.5), Scalar("fixed", "float", 1.0)))
+    system = conversation("planner", replace(briefing(), operator=op), guidance="")[0].content
+    assert "in the timed ones:\n\n- `factor`: -3.0 to 0.5\n\nAccuracy: " in system
 
 
 def test_the_planner_sees_figures_profile_history_and_the_answers_form() -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from msbench import emulator
+from msbench import emulator, operators
 from msbench.audit import abi, files
 from msbench.audit.markdown import report
 from msbench.audit.run import Settings, audit
+from msbench.audit.subjects import Kind, planned
 from msbench.audit.verdict import Speed, Tally, Verdict
 from msbench.cli import app
 from msbench.executors import cpu
@@ -121,6 +122,16 @@ def test_cases_with_scalars_that_a_function_does_not_take_are_not_tried(executor
     found = files.identify("elu.cu", (KERNELS / "good" / "elu_optimized.cu").read_bytes(), ABI)
     (verdict,) = audit(executor, [found], Settings("N=1003+N=1003,alpha=0.5"), Silence())
     assert verdict.unseen == Tally(tried=1)
+
+
+def test_hidden_scalars_are_those_that_every_function_takes() -> None:
+    def hidden(name: str) -> list[tuple[str, ...]]:
+        symbol = ABI.symbols()[name]
+        items, _ = planned(operators.load(symbol.function.operator), symbol, "heldout", 3, None)
+        return [tuple(n for n, _ in i.case.scalars) for i in items if i.kind is Kind.UNSEEN]
+
+    assert hidden("elu") == [()] * 4  # alpha may be left out
+    assert hidden("rms_norm") == [("epsilon",)] * 4
 
 
 def test_a_scalar_that_is_passed_in_bf16_is_one_that_bf16_has(executor: CpuExecutor) -> None:

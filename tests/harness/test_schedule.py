@@ -21,6 +21,29 @@ def by_id(scheduled: tuple[Scheduled, ...]) -> dict[str, tuple[str, ...]]:
     return {item.case.id: item.variants for item in scheduled}
 
 
+RANGED = replace(OPERATOR, scalars=(replace(OPERATOR.scalars[0], low=1.0, high=9.0),))
+
+
+def varied(found: tuple[Scheduled, ...]) -> list[str]:
+    """The public sizes that are checked with other scalars, and on what inputs."""
+    public = {one.dims for one in OPERATOR.cases}
+    return [f"{i.case.dims[0][1]} {i.case.distribution}" for i in found if i.case.scalars and i.case.dims in public]
+
+
+def test_full_adds_hidden_scalars_on_uniform_inputs_of_public_sizes() -> None:
+    for plan in (Plan((case(2048),)), Plan(OPERATOR.cases, trusted=True)):
+        assert varied(schedule(RANGED, plan, None)) == ["64 uniform", "777 uniform"]
+    assert varied(schedule(RANGED, Plan((case(64),), checks=Checks.QUICK), None)) == []
+    assert varied(schedule(OPERATOR, Plan((case(64),)), None)) == []
+    cases = [i.case for i in schedule(RANGED, Plan((case(64),)), None)]
+    assert all(bool(one.scalars) == (one.split is Split.HELDOUT) for one in cases)
+
+
+def test_the_cheapest_case_has_hidden_scalars_where_it_is_all_that_can_be_afforded() -> None:
+    cheapest = min(work(RANGED, one) for one in RANGED.cases)
+    assert "64 uniform" in varied(schedule(RANGED, Plan((case(64),)), cheapest))
+
+
 def test_quick_is_the_plans_cases_once() -> None:
     plan = Plan((LARGE, case(64)), checks=Checks.QUICK)
     assert by_id(schedule(WIDE, plan, None)) == {"N=64": ("aligned",), LARGE.id: ("aligned",)}
