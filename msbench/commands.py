@@ -8,13 +8,7 @@ from collections.abc import Iterable
 
 def without_place(words: Iterable[str]) -> list[str]:
     """The words without ``--db`` and its value: where results went on some machine is nobody else's business."""
-    kept, left = [], iter(words)
-    for word in left:
-        if word == "--db":
-            next(left, None)
-        elif not word.startswith("--db="):
-            kept.append(word)
-    return kept
+    return _without("--db", words)
 
 
 def typed(command: str) -> str:
@@ -23,3 +17,21 @@ def typed(command: str) -> str:
         return shlex.join(without_place(shlex.split(command)))
     except ValueError:
         return command
+
+
+def without_seed(command: str) -> str:
+    """A recorded command without its seed: the same for what differs in a drawn one only."""
+    try:
+        return shlex.join(_without("--seed", shlex.split(command)))
+    except ValueError:
+        return command
+
+
+def _without(option: str, words: Iterable[str]) -> list[str]:
+    kept, left = [], iter(words)
+    for word in left:
+        if word == option:
+            next(left, None)
+        elif not word.startswith(f"{option}="):
+            kept.append(word)
+    return kept

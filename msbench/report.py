@@ -179,6 +179,11 @@ def evaluation(console: Console, op: Operator, results: Sequence[Evaluation]) ->
             console.print(f"  bound by {profile.bottleneck} on {profile.case.id} [dim]({profile.source})[/]")
 
 
+def repeat(console: Console, command: str) -> None:
+    """What to type to have the same inputs and hidden cases again."""
+    console.print(f"[dim]repeat it:[/]  {escape(command)}", soft_wrap=True)
+
+
 def _times(result: Evaluation, reference: Mapping[str, Measurement]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2))
     table.add_column("  case")
@@ -247,7 +252,14 @@ def as_json(op: Operator, results: Sequence[Evaluation]) -> dict[str, Any]:
             "speedup": geometric_mean([r[0] for r in ratios.values()]) if complete else None,
         }
 
-    return {"operator": op.name, "precision": results[0].candidate.precision, "versions": [one(r) for r in results]}
+    first = results[0]
+    return {
+        "operator": op.name,
+        "precision": first.candidate.precision,
+        "seed": first.seed,
+        "command": first.command,
+        "versions": [one(r) for r in results],
+    }
 
 
 def throughput(console: Console, stream: Throughput) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import shlex
 import sys
 from pathlib import Path
@@ -84,14 +85,51 @@ SettledSittings = Annotated[
     ),
 ]
 SEEDS = 2**63 - 1  # the largest integer of a database
+DRAWN_SEEDS = 2**48  # JSON's numbers hold them, and those next to them, exactly
 Seed = Annotated[
-    int, typer.Option("--seed", min=0, max=SEEDS, help="Seed of inputs, held-out sizes and measuring order.")
+    int | None,
+    typer.Option(
+        "--seed",
+        min=0,
+        max=SEEDS,
+        help="Seed of inputs, held-out cases and measuring order. Default: drawn, and recorded with the command.",
+        show_default=False,
+    ),
+]
+FixedSeed = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        min=0,
+        max=SEEDS,
+        help="Seed of inputs, held-out cases and measuring order; not drawn, so that a proof repeats exactly.",
+    ),
 ]
 
 
-def command_line(without: str = "") -> str:
-    """What to type to repeat this, without a flag and without where its results went."""
-    return shlex.join(["msbench", *without_place(word for word in sys.argv[1:] if word != without)])
+def draw_seed() -> int:
+    """A seed that no kernel was written for."""
+    return secrets.randbelow(DRAWN_SEEDS)
+
+
+def command_line(without: str = "", seed: int | None = None) -> str:
+    """What to type to repeat this, without a flag and without where its results went.
+
+    ``seed``: one that was drawn, and has to be typed then.
+    """
+    words = without_place(word for word in sys.argv[1:] if word != without)
+    if seed is not None:
+        end = words.index("--") if "--" in words else len(words)
+        words[end:end] = ["--seed", str(seed)]
+    return shlex.join(["msbench", *words])
+
+
+def seeded(given: int | None, without: str = "") -> tuple[int, str]:
+    """The seed, drawn if none is given, and what to type to repeat this with it (see ``command_line``)."""
+    if given is not None:
+        return given, command_line(without)
+    drawn = draw_seed()
+    return drawn, command_line(without, drawn)
 
 
 def _task(text: str, precision: Precision | None, ops_dir: Path | None) -> list[Task]:

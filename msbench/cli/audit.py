@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from msbench import databases, report
 from msbench.cli._app import app
-from msbench.cli._options import CASES_HELP, Db, Exec, Seed, amount, command_line, err, out, pick_executor
+from msbench.cli._options import CASES_HELP, Db, Exec, Seed, amount, err, out, pick_executor, seeded
 from msbench.cli._options import Device as DeviceOption
+from msbench.commands import without_seed
 from msbench.errors import MsbenchError
 from msbench.model import Device, Study, Trial
 from msbench.store.store import Store
-
-if TYPE_CHECKING:
-    from msbench.audit.verdict import Verdict
 
 _EXPECTED = "builds alone, right on the paper's sizes and on unseen ones"
 
@@ -49,7 +46,7 @@ def audit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Take over the verdicts that the same command has found on this device.")
     ] = False,
-    seed: Seed = 0,
+    seed: Seed = None,
     device: DeviceOption = None,
     db: Db = None,
 ) -> None:
@@ -66,17 +63,22 @@ def audit(
     from msbench.audit.markdown import report as rendered
     from msbench.audit.run import Settings, audit_digest
     from msbench.audit.run import audit as audited
+    from msbench.audit.verdict import Verdict
     from msbench.harness.evaluate import harness_digest
     from msbench.harness.protocols import Remembers
 
     found = files.find(folder, conventions.load(abi))
-    command = command_line(without="--resume")
+    any_seed = seed is None
+    seed, command = seeded(seed, without="--resume")
     store = databases.writer(db)
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
         where: Device = chosen.checked_on() if isinstance(chosen, Remembers) else chosen.device()
         store.add_device(where)
-        known, started_at = _known(store, where, command, audit_digest()) if resume else ({}, "")
-        started_at = started_at or datetime.now(UTC).isoformat(timespec="milliseconds")
+        begun = _begun(store, where, command, audit_digest(), any_seed) if resume else []
+        started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        if begun:
+            seed, command, started_at = begun[0].details["seed"], begun[0].command, begun[0].created_at
+        known = {(v.file, v.sha256): v for v in (Verdict.from_json(one.details["verdict"]) for one in begun)}
         verdicts = {f.name: known[f.name, f.sha256] for f in found if (f.name, f.sha256) in known}
         left = [f for f in found if f.name not in verdicts]
         if resume:
@@ -89,7 +91,7 @@ def audit(
                 expected=_EXPECTED,
                 outcome=verdict.outcome,
                 held=verdict.held,
-                details={"abi": abi, "audit": audit_digest(), "verdict": verdict.as_json()},
+                details={"abi": abi, "audit": audit_digest(), "seed": seed, "verdict": verdict.as_json()},
                 device_id=where.id,
                 harness=harness_digest(),
                 command=command,
@@ -119,16 +121,15 @@ def audit(
         raise typer.Exit(1)
 
 
-def _known(store: Store, device: Device, command: str, audit: str) -> tuple[Mapping[tuple[str, str], Verdict], str]:
-    """The verdicts of the newest recording by this command and source on this device, and when it began."""
-    from msbench.audit.verdict import Verdict
-
-    found: dict[str, list[Verdict]] = {}
+def _begun(store: Store, device: Device, command: str, audit: str, any_seed: bool) -> list[Trial]:
+    """The newest recording by this command (``any_seed``: whatever seed it drew) and source on this device."""
+    name = without_seed if any_seed else str
+    found: dict[str, list[Trial]] = {}
     for trial in store.trials(Study.AUDIT):
-        if (trial.device_id, trial.command, trial.details.get("audit")) == (device.id, command, audit):
-            found.setdefault(trial.created_at, []).append(Verdict.from_json(trial.details["verdict"]))
-    newest = max(found, default="")
-    return {(v.file, v.sha256): v for v in found.get(newest, ())}, newest
+        made = trial.device_id, name(trial.command), trial.details.get("audit")
+        if made == (device.id, name(command), audit):
+            found.setdefault(trial.created_at, []).append(trial)
+    return found[max(found)] if found else []
 
 
 def _write(path: Path, text: str) -> None:

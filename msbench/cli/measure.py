@@ -24,12 +24,13 @@ from msbench.cli._options import (
     SettledSittings,
     Sittings,
     amount,
-    command_line,
     err,
     out,
     pick_executor,
+    seeded,
     tasks_named,
 )
+from msbench.commands import without_seed
 from msbench.errors import MsbenchError
 from msbench.model import Candidate, Origin, Status
 from msbench.spec import Precision
@@ -57,7 +58,7 @@ def evaluate_file(
         bool, typer.Option("--quick", help="Check ordinary inputs only, not the adversarial ones.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
-    seed: Seed = 0,
+    seed: Seed = None,
     ops_dir: Ops = None,
     device: Device = None,
     db: Db = None,
@@ -75,6 +76,7 @@ def evaluate_file(
     candidate = Candidate(op, precision, source, Origin.EXTERNAL, label=file.name)
     known = {c.id: c for c in operators.versions(operator, precision)}
     candidate = known.get(candidate.id, candidate)
+    seed, command = seeded(seed)
     plan = Plan(
         cases=operators.select_cases(operator, cases, seed),
         checks=Checks.QUICK if quick else Checks.FULL,
@@ -90,12 +92,13 @@ def evaluate_file(
     ):
         rivals = [c for c in known.values() if c.origin in (Origin.NAIVE, Origin.LIBRARY)] if chosen.measures else []
         group = [candidate, *(c for c in rivals if c.id != candidate.id)]
-        results = evaluate(chosen, operator, precision, group, plan, command=command_line(), progress=live)
+        results = evaluate(chosen, operator, precision, group, plan, command=command, progress=live)
     store.add_evaluations(operator, results)
     if as_json:
         sys.stdout.write(json.dumps(report.as_json(operator, results), indent=1) + "\n")
     else:
         report.evaluation(out, operator, results)
+        report.repeat(out, command)
     if results[0].status is not Status.PASSED:
         raise typer.Exit(1)
 
@@ -153,7 +156,7 @@ def bench(
     profile_harness: Annotated[
         bool, typer.Option("--profile-harness", help="Show where msbench's own time goes, and record it.")
     ] = False,
-    seed: Seed = 0,
+    seed: Seed = None,
     ops_dir: Ops = None,
     device: Device = None,
     db: Db = None,
@@ -170,7 +173,8 @@ def bench(
     from msbench.harness.spans import Spans, span
     from msbench.harness.throughput import Passage, Throughput, trials
 
-    wanted, command = _origins(versions), command_line(without="--resume")
+    wanted, any_seed = _origins(versions), seed is None
+    seed, command = seeded(seed, without="--resume")
     store = databases.writer(db)
     failed = 0
     passages: list[Passage] = []
@@ -195,7 +199,7 @@ def bench(
             for task in tasks_named(tasks, precision, ops_dir)
         ]
         if resume:
-            left = [job for job in jobs if not _is_done(store, chosen.device().id, job, command)]
+            left = [job for job in jobs if not _is_done(store, chosen.device().id, job, command, any_seed)]
             out.print(f"{len(jobs) - len(left)} of {len(jobs)} tasks are done already.")
             jobs = left
         stream = evaluate_all(chosen, jobs, command=command, progress=live, batch=batch)
@@ -216,19 +220,24 @@ def bench(
             place = {"device_id": chosen.device().id, "harness": harness_digest(), "command": command}
             store.add_trials(trials(passed, **place, created_at=now))
             report.throughput(out, passed)
+    report.repeat(out, command)
     if failed:
         err.print(f"{failed} version(s) did not pass; the tables above say why.")
         raise typer.Exit(1)
 
 
-def _is_done(store: Store, device_id: str, job: Job, command: str) -> bool:
-    """Whether the database has an evaluation of every version, by this command and harness on this device."""
+def _is_done(store: Store, device_id: str, job: Job, command: str, any_seed: bool) -> bool:
+    """Whether the database has an evaluation of every version, by this command and harness on this device.
+
+    ``any_seed``: the command's seed was drawn, as another one was when it was begun.
+    """
     from msbench.harness.evaluate import harness_digest
 
-    wanted = device_id, harness_digest(), command
+    name = without_seed if any_seed else str
+    wanted = device_id, harness_digest(), name(command)
     known = {version.id for version in store.versions(job.task)}
     return all(
-        c.id in known and wanted in {(e.device_id, e.harness, e.command) for e in store.evaluations(c.id)}
+        c.id in known and wanted in {(e.device_id, e.harness, name(e.command)) for e in store.evaluations(c.id)}
         for c in job.candidates
     )
 

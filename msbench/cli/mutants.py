@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from msbench import databases, operators, report
 from msbench.cli._app import app
-from msbench.cli._options import CASES_HELP, Db, Device, Exec, Ops, Seed, command_line, err, out, tasks_named
+from msbench.cli._options import CASES_HELP, Db, Device, Exec, FixedSeed, Ops, command_line, err, out, tasks_named
 from msbench.errors import MsbenchError
 from msbench.model import Study, Trial
 from msbench.spec import Case, Precision, Task
@@ -40,7 +40,7 @@ def mutants(
     record: Annotated[
         bool, typer.Option("--record", help="Keep the verdicts in the database, for the site's page How we know.")
     ] = False,
-    seed: Seed = 0,
+    seed: FixedSeed = 0,
     ops_dir: Ops = None,
     device: Device = None,
     db: Db = None,

@@ -21,6 +21,7 @@ from msbench.cli._options import (
     Ops,
     amount,
     command_line,
+    draw_seed,
     err,
     out,
     pick_executor,
@@ -125,7 +126,8 @@ def optimize(
             "--seed",
             min=0,
             max=SEEDS,
-            help="Seed of inputs, hidden sizes and the search. Default: 0; for a replay that of the recording.",
+            help="Seed of inputs, hidden cases and the search. Default: drawn, and recorded with the command; for a replay that of "
+            "the recording. A resumed run keeps its own.",
             show_default=False,
         ),
     ] = None,
@@ -161,12 +163,13 @@ def optimize(
         )
         recording = recording or row.replay_of or ""
     chosen_strategy = agents.pick(strategy)
+    drawn = draw_seed()
     searches = []  # all of them, so that what can't be begun is refused before the first one takes its time
     for task in tasks_named(tasks, precision, ops_dir):
         answers = providers.pick(
             provider, model=model, price=prices, folder=prompts, wait=wait, store=readers, run=recording
         )
-        settings = None if resume else _settings(task, answers, cases, rounds, seed, budget)
+        settings = None if resume else _settings(task, answers, cases, rounds, seed, drawn, budget)
         searches.append((task, answers, settings))
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
         report.machine(out, chosen)
@@ -184,7 +187,7 @@ def optimize(
                 seed=settings.plan.seed if settings else 0,
                 budget=None if resume and limits == Budget() else limits,
                 resume=resume,
-                command=command_line(),
+                command=command_line(seed=settings.plan.seed if settings and seed is None else None),
                 progress=live,
                 watch=lambda event: report.event(out, event),
             )
@@ -194,15 +197,18 @@ def optimize(
 
 
 def _settings(
-    task: Task, answers: Provider, cases: str | None, rounds: int | None, seed: int | None, budget: float
+    task: Task, answers: Provider, cases: str | None, rounds: int | None, seed: int | None, drawn: int, budget: float
 ) -> Settings:
-    """What a new run is started with; what is not given is that of the recording, if answers come from one."""
+    """What a new run is started with; what is not given is that of the recording, if answers come from one.
+
+    ``drawn``: the seed where there is neither.
+    """
     from msbench.harness.evaluate import Plan
     from msbench.optimize import ROUNDS, Settings
 
     recorded = answers.recording(task.id)
     if recorded is None:
-        known = Settings(Plan(operators.select_cases(task.operator, "all")), ROUNDS, None)
+        known = Settings(Plan(operators.select_cases(task.operator, "all"), seed=drawn), ROUNDS, None)
     else:
         known = Settings.read(recorded.settings)
     seed = known.plan.seed if seed is None else seed

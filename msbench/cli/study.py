@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from msbench import databases, report
 from msbench.cli._app import app
-from msbench.cli._options import Db, Device, Seed, SettledSittings, amount, command_line, err, out, pick_executor
+from msbench.cli._options import Db, Device, FixedSeed, SettledSittings, amount, command_line, err, out, pick_executor
 from msbench.errors import MsbenchError
 from msbench.model import Study, Trial
 from msbench.store.store import Store
@@ -45,7 +45,7 @@ def study(
         ),
     ] = None,
     sittings: SettledSittings = 7,
-    seed: Seed = 0,
+    seed: FixedSeed = 0,
     device: Device = None,
     db: Db = None,
 ) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from msbench.commands import without_seed
 from msbench.model import Fault, Trial
 from msbench.store.proofs import Proof
 
@@ -312,7 +313,10 @@ class Pace:
 
 
 def paces(trials: Iterable[Trial]) -> list[Pace]:
-    """What trials of whole streams say, in which compilations overlap: the newest of each command, the newest first."""
+    """What trials of whole streams say, in which compilations overlap: the newest of each command, the newest first.
+
+    Commands that differ in their seed are one.
+    """
     found: dict[str, Pace] = {}
     for trial in sorted(trials, key=lambda one: one.created_at, reverse=True):
         names = ("median_s", "p90_s", "candidates_per_hour", "candidates")
@@ -320,5 +324,7 @@ def paces(trials: Iterable[Trial]) -> list[Pace]:
         if median_s is None or p90_s is None or per_hour is None or candidates is None:
             continue
         count, command, at = round(candidates), trial.command, trial.created_at
-        found.setdefault(command, Pace(command, at, median_s, p90_s, per_hour, count, trial.expected, trial.held))
+        found.setdefault(
+            without_seed(command), Pace(command, at, median_s, p90_s, per_hour, count, trial.expected, trial.held)
+        )
     return list(found.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -203,7 +204,7 @@ def test_the_command_reports_and_records_without_source(collection: Path, monkey
     done = run(monkeypatch)
     assert done.exit_code == 1  # not all files are right
     assert "| `r.cu` | relu/fp32 | yes | 1 of 1 | 1 of 1 | 8 of 8 | – | – |" in done.stdout
-    assert "Made by `msbench audit theirs --executor cpu --cases N=1024+N=77` on " in done.stdout
+    assert re.search(r"Made by `msbench audit theirs --executor cpu --cases N=1024\+N=77 --seed \d+` on ", done.stdout)
     with Store("found.sqlite", read_only=True) as store:
         trials = store.trials(Study.AUDIT)
         assert store.versions() == []
@@ -236,6 +237,11 @@ def test_an_audit_goes_on_where_it_was_ended(collection: Path, monkeypatch: pyte
         "r.cu": True,
         "sub/g.cu": False,
     }
+    with Store("found.sqlite", read_only=True) as store:
+        trials = store.trials(Study.AUDIT)
+    assert len({(t.command, t.details["seed"], t.created_at) for t in trials}) == 1
+    assert trials[0].command.endswith(f" --seed {trials[0].details['seed']}")
+    assert "0 of 3 files are done already." in run(monkeypatch, "--json", "--resume", "--seed", "3").stderr
     (collection / "h.cu").write_text("// changed\n", encoding="utf-8")
     assert "2 of 3 files are done already." in run(monkeypatch, "--json", "--resume").stderr
 

@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--commands", default=",".join(NAMES))
     parser.add_argument("--executor", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--jobs", type=int, default=2, help="kills at the same time; one GPU takes one")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the instants; not drawn, so that a study repeats")
     parser.add_argument(
         "--budget", type=float, default=float("inf"), help="begin no further kill after so many seconds"
     )
