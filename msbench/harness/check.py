@@ -323,7 +323,7 @@ class Look:
                 continue
             byte = None if poison is None else poison.byte(slot.dtype)
             reference, bound = expectation.references[name], expectation.bounds[name]
-            found[name] = compare(reference, bound, arena.view(name), arena.xp, byte)
+            found[name] = compare(reference, bound, arena.view(name), arena.xp, byte, expectation.bound_place)
             if found[name].wrong:
                 break
         return found

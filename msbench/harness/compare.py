@@ -5,7 +5,7 @@ Temporaries stay small (a chunk of elements at a time), since the largest cases 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,9 @@ from msbench.errors import SpecError
 from msbench.harness.arena import as_bytes
 from msbench.harness.inputs import Draw, generate
 from msbench.harness.spans import span
-from msbench.spec import Case, Operator, Precision
+from msbench.operators import place, shapes
+from msbench.operators.validate import one_line
+from msbench.spec import Array, Case, Operator, Precision
 
 _CHUNK = 1 << 22  # elements compared together: 32 MiB a float64 temporary
 
@@ -28,7 +30,8 @@ _SOME = 1024  # from which they are taken
 class Expectation:
     """One case's inputs in their storage dtype, and each output's float64 reference and largest acceptable error.
 
-    A bound is an array of the output's shape, or of one element that holds for all.
+    A bound is an array of the output's shape, or of one element that holds for all. ``bound_place`` says, for people, which
+    of the spec's functions gave it and where that is.
     """
 
     case: Case
@@ -36,6 +39,7 @@ class Expectation:
     inputs: Mapping[str, Any]
     references: Mapping[str, Any]
     bounds: Mapping[str, Any]
+    bound_place: str
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def expect(
     """Compute what must come out of given inputs. Raises what ``expected`` raises."""
     with span("reference"):
         references, bounds = expected(op, precision, case, inputs, xp)
-    return Expectation(case, seed, inputs, references, bounds)
+    return Expectation(case, seed, inputs, references, bounds, _place(op, "bound", case))
 
 
 def outliers(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) -> dict[str, Any]:
@@ -111,41 +115,89 @@ def expected(
     """The float64 references and bounds of every output, from float64 copies of the precision-rounded ``inputs``.
 
     Raises:
-        SpecError: ``reference`` or ``bound`` raised, forgets an output or gives a wrong shape.
+        SpecError: ``reference`` or ``bound`` raised, forgets an output, or gives no numbers or those of a wrong shape or type.
     """
+    extents = shapes(op, dict(case.dims))
     exact = {n: a if a.dtype.kind == "i" else a.astype(np.float64) for n, a in inputs.items()}
     arguments = {**exact, **op.scalar_values(case), **dict(case.dims)}
     with np.errstate(all="ignore"):  # NaN and infinity among the inputs are deliberate
-        references = _by_name(
-            op, "reference", _called(op, "reference", case, lambda: op.reference(xp, **arguments)), xp
-        )
-        bound = _called(op, "bound", case, lambda: op.bound(xp, precision.unit_roundoff, references, **arguments))
-        bounds = _by_name(op, "bound", bound, xp)
+        references = _called(op, "reference", case, lambda: op.reference(xp, **arguments), xp)
+        _require(op, "reference", case, references, lambda a, given: _wrong_reference(a, given, extents[a.name]))
+        bounds = _called(op, "bound", case, lambda: op.bound(xp, precision.unit_roundoff, references, **arguments), xp)
+        _require(op, "bound", case, bounds, lambda a, given: _wrong_bound(given, extents[a.name]))
     for name, bound in bounds.items():
-        shape = references[name].shape
-        if bound.size != 1 and bound.shape != shape:
-            bounds[name] = xp.ascontiguousarray(xp.broadcast_to(bound, shape))
+        if bound.size != 1 and bound.shape != extents[name]:
+            bounds[name] = xp.ascontiguousarray(xp.broadcast_to(bound, extents[name]))
     return references, bounds
 
 
-def _called(op: Operator, what: str, case: Case, function: Callable[[], Any]) -> Any:
-    """What a spec's function gives; what it raises is the spec's fault, but for want of memory."""
+def _called(op: Operator, what: str, case: Case, function: Callable[[], Any], xp: Any) -> dict[str, Any]:
+    """What a spec's function gives, an array for each output; what it raises is the spec's fault, but for want of memory."""
     try:
-        return function()
+        result = function()
     except MemoryError:
         raise
     except Exception as error:
-        raise SpecError(f"{op.name}: {what} failed at {case.id}: {type(error).__name__}: {error}.") from error
-
-
-def _by_name(op: Operator, what: str, result: Any, xp: Any) -> dict[str, Any]:
-    if not isinstance(result, Mapping):
-        result = {op.outputs[0].name: result}
+        told = f"{type(error).__name__}: {one_line(error)}"
+        raise SpecError(f"{_place(op, what, case, error)}: {told.rstrip('.')}.") from error
     names = [a.name for a in op.outputs]
-    if sorted(result) != sorted(names):
-        given = ", ".join(sorted(result)) or "nothing"
-        raise SpecError(f"{op.name}: {what} must return {', '.join(names)}, not {given}.")
-    return {n: xp.asarray(result[n]) for n in names}
+    if not isinstance(result, Mapping) and len(names) == 1:
+        result = {names[0]: result}
+    if not isinstance(result, Mapping) or set(result) != set(names):
+        given = f"a dict with {_listed(result)}" if isinstance(result, Mapping) else type(result).__name__
+        raise SpecError(f"{_place(op, what, case)}: it returned {given}; return a dict with {', '.join(names)}.")
+    return {n: _array(op, what, case, n, result[n], xp) for n in names}
+
+
+def _array(op: Operator, what: str, case: Case, name: str, value: Any, xp: Any) -> Any:
+    """What was returned for one output as an array of numbers."""
+    try:
+        array = xp.asarray(value)
+    except MemoryError:
+        raise
+    except Exception:  # a list of arrays of several lengths, or, from CuPy, anything that is no number
+        array = None
+    if array is None or array.dtype.kind not in "fiu":
+        given = value.dtype if isinstance(value, xp.ndarray) else type(value).__name__
+        raise SpecError(f"{_place(op, what, case)}: {name} is {given}; return an array of real numbers.")
+    return array
+
+
+def _require(
+    op: Operator, what: str, case: Case, given: Mapping[str, Any], wrong: Callable[[Array, Any], str | None]
+) -> None:
+    """That nothing is ``wrong`` with what was returned for any output. Only shapes and types are looked at, never values."""
+    for output in op.outputs:
+        problem = wrong(output, given[output.name])
+        if problem:
+            raise SpecError(f"{_place(op, what, case)}: {output.name} {problem}")
+
+
+def _wrong_reference(output: Array, given: Any, shape: tuple[int, ...]) -> str | None:
+    """What is wrong with an output's reference. One that was rounded on its way would let wrong kernels pass."""
+    if given.shape != shape:
+        return f"has the shape {given.shape}; return one of {shape}, which the spec declares."
+    if given.dtype == np.float64 or (output.dtype == "i32" and given.dtype.kind in "iu"):
+        return None
+    meant = "float64 or integers" if output.dtype == "i32" else "float64, as the inputs are"
+    return f"is {given.dtype}; return {meant}."
+
+
+def _wrong_bound(given: Any, shape: tuple[int, ...]) -> str | None:
+    try:
+        fits = given.size == 1 or np.broadcast_shapes(given.shape, shape) == shape
+    except ValueError:
+        fits = False
+    return None if fits else f"has the shape {given.shape}; return one bound for all elements, or an array of {shape}."
+
+
+def _place(op: Operator, what: str, case: Case, error: BaseException | None = None) -> str:
+    """Which of a spec's functions is meant, on which case, and where it is."""
+    return f"{op.name}: {what} at {case.id} ({place(op, error)})"
+
+
+def _listed(names: Iterable[object]) -> str:
+    return ", ".join(sorted(map(str, names))) or "nothing"
 
 
 def glance(reference: Any, bound: Any, got: Any, xp: Any) -> Any:
@@ -179,7 +231,9 @@ def _errors(reference: Any, bound: Any, got: Any, xp: Any) -> Iterator[tuple[int
             yield start, error, b, within, xp.where(within & (b > 0), error / b, 0.0)
 
 
-def compare(reference: Any, bound: Any, got: Any, xp: Any, poison: int | None = None) -> Comparison:
+def compare(
+    reference: Any, bound: Any, got: Any, xp: Any, poison: int | None = None, bound_place: str = "bound"
+) -> Comparison:
     """Compare every element of ``got`` (float32, bfloat16 or int32) with ``reference``.
 
     A finite element must be within its bound. NaN must be where the reference has NaN, and infinity where it has the
@@ -188,12 +242,11 @@ def compare(reference: Any, bound: Any, got: Any, xp: Any, poison: int | None = 
 
     Args:
         poison: the byte that filled ``got`` before; wrong elements that still hold it are counted.
+        bound_place: what gave the bound, for whoever reads that it is wrong.
 
     Raises:
-        SpecError: the shapes differ, or a bound of a finite reference is NaN or negative.
+        SpecError: a bound of a finite reference is NaN or negative.
     """
-    if reference.shape != got.shape:
-        raise SpecError(f"The reference has shape {reference.shape}, the array {got.shape}.")
     shape, total = got.shape, int(got.size)
     reference, got = reference.reshape(-1), got.reshape(-1)
     bound = bound.reshape(-1).astype(np.float64, copy=False)
@@ -209,6 +262,11 @@ def compare(reference: Any, bound: Any, got: Any, xp: Any, poison: int | None = 
             continue
         suspects = xp.flatnonzero(~within)
         bounds_here = xp.broadcast_to(b, r.shape)[suspects]
+        senseless = xp.isfinite(r[suspects]) & ~(bounds_here >= 0)
+        if bool(senseless.any()):
+            raise SpecError(
+                _senseless(bound_place, start + int(suspects[senseless][0]), shape, bounds_here[senseless][0])
+            )
         bad = suspects[~_acceptable(r[suspects], bounds_here, g[suspects], _overflow(got.dtype), xp)]
         if not bad.size:
             continue
@@ -234,10 +292,15 @@ def compare(reference: Any, bound: Any, got: Any, xp: Any, poison: int | None = 
     )
 
 
+def _senseless(place: str, first: int, shape: tuple[int, ...], value: Any) -> str:
+    index = [int(i) for i in np.unravel_index(first, shape)]
+    return (
+        f"{place}: it is {float(value):.3g} at element {index}, where the reference is finite; return 0 or more there."
+    )
+
+
 def _acceptable(r: Any, b: Any, g: Any, overflow: float, xp: Any) -> Any:
     """Which elements are right although their error is not a number within the bound."""
-    if bool((xp.isfinite(r) & ~(b >= 0)).any()):
-        raise SpecError("The operator's bound is NaN or negative where its reference is finite.")
     both_nan = xp.isnan(r) & xp.isnan(g)
     with np.errstate(all="ignore"):
         overflowed = xp.isfinite(r) & (((g == xp.inf) & (r + b >= overflow)) | ((g == -xp.inf) & (r - b <= -overflow)))

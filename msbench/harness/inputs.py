@@ -14,7 +14,7 @@ from typing import Any
 
 from msbench.errors import SpecError
 from msbench.model import digest
-from msbench.operators import shapes
+from msbench.operators import place, shapes
 from msbench.spec import Array, Case, Operator, Precision
 
 _MASK = 2**64 - 1
@@ -47,7 +47,7 @@ def generate(op: Operator, precision: Precision, case: Case, seed: int, xp: Any)
         try:
             drawn = op.inputs(rng, case.distribution, **op.scalar_values(case), **dims)
         except Exception as error:
-            where = f"{op.folder or op.name}/spec.py: inputs({case.distribution!r}) of {case.id}"
+            where = f"{place(op, error)}: inputs({case.distribution!r}) of {case.id}"
             raise SpecError(f"{where}: {type(error).__name__}: {error}") from error
     return {a.name: _stored(op, a, drawn, extents[a.name], precision, xp) for a in op.inputs_}
 
@@ -197,7 +197,7 @@ DISTRIBUTIONS: MappingProxyType[str, Callable[[Draw, str, tuple[int, ...]], Any]
 
 def _stored(op: Operator, array: Array, drawn: Any, extents: tuple[int, ...], precision: Precision, xp: Any) -> Any:
     """One drawn array, checked, in its storage type."""
-    where = f"{op.folder or op.name}/spec.py: inputs: array {array.name!r}"
+    where = f"{place(op)}: inputs: array {array.name!r}"
     if not isinstance(drawn, dict) or array.name not in drawn:
         raise SpecError(f"{where} is missing. Return a dict with {', '.join(a.name for a in op.inputs_)}.")
     values = drawn[array.name]

@@ -5,7 +5,7 @@ A folder with a ``spec.py`` is an operator; each ``.cu`` file in it is a version
 
 from msbench.operators.cases import heldout, select_cases, vary
 from msbench.operators.header import entry, header, prototype, workspace_prototype
-from msbench.operators.loader import load, load_all, names
+from msbench.operators.loader import load, load_all, names, place
 from msbench.operators.mutants import Mutant, mutants
 from msbench.operators.scaffold import scaffold
 from msbench.operators.shapes import elements, shape, shapes
@@ -21,6 +21,7 @@ __all__ = [
     "load_all",
     "mutants",
     "names",
+    "place",
     "prototype",
     "scaffold",
     "select_cases",

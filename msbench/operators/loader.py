@@ -91,9 +91,21 @@ def execute(path: Path) -> ModuleType:
     return module
 
 
+def place(op: Operator, error: BaseException | None = None) -> str:
+    """The file that declares ``op``, with the last line of it that led to ``error``: ``"/home/me/ops/my_op/spec.py:12"``."""
+    path = Path(op.folder or op.name) / SPEC
+    return f"{path}{_called_from(error, path)}" if error else str(path)
+
+
 def _line(error: BaseException, path: Path) -> str:
     """``":12"``: the last line of the spec itself that led to the error."""
     if isinstance(error, SyntaxError):
         return f":{error.lineno}" if error.lineno else ""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return _called_from(error, path)
+
+
+def _called_from(error: BaseException, path: Path) -> str:
+    here = path.resolve()  # a frame has the path as it was given, an operator's folder is absolute
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == here]
     return f":{lines[-1]}" if lines else ""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -11,11 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from msbench import operators
 from msbench.errors import SpecError
 from msbench.harness import compare as module
 from msbench.harness.compare import compare, expected, prepare
 from msbench.harness.inputs import generate
-from msbench.spec import Precision
+from msbench.spec import Array, Case, Dim, Precision, Split
+from tests import factories
 from tests.harness.fakes import OPERATOR, case
 
 BF16 = ml_dtypes.bfloat16
@@ -134,8 +139,11 @@ def test_poisoned_elements_are_counted() -> None:
 
 @pytest.mark.parametrize("bound", [NAN, -1.0])
 def test_a_senseless_bound_is_the_specs_fault(bound: float) -> None:
-    with pytest.raises(SpecError, match="bound"):
-        compare(np.ones(3), np.full(3, bound), np.ones(3, np.float32), np)
+    """And is told with the first place, which need not be the first element."""
+    bounds = np.full((2, 3), 0.5)
+    bounds[1, 1:] = bound
+    with pytest.raises(SpecError, match=rf"mine: it is {bound:.3g} at element \[1, 1\], where the reference is finite"):
+        compare(np.ones((2, 3)), bounds, np.ones((2, 3), np.float32), np, bound_place="mine")
 
 
 def test_empty_arrays_are_right() -> None:
@@ -164,15 +172,113 @@ def test_a_bound_is_broadcast_to_its_output() -> None:
     assert bounds["y"].shape == (50,)
 
 
-def test_what_the_spec_forgets_is_said() -> None:
+IDENTITY = factories.operator("identity")  # one output
+GIVEN: dict[str, Any] = {
+    "nothing": None,
+    "a number": 3.0,
+    "a word": "x",
+    "too short": np.ones(49),
+    "too long": np.ones(51),
+    "more dimensions": np.ones((2, 50)),
+    "ragged": [[1.0], [1.0, 2.0]],
+    "float32": np.ones(50, np.float32),
+    "bfloat16": np.ones(50, BF16),
+    "integers": np.ones(50, np.int64),
+    "truths": np.ones(50, bool),
+    "complex": np.ones(50, complex),
+    "a wrong name": {"z": np.ones(50)},
+    "no text for a name": {1: np.ones(50)},
+    "a dict too many": {"y": {"y": np.ones(50)}},
+    "right": np.ones(50),
+    "a list": [1.0] * 50,
+    "by name": {"y": np.ones(50)},
+}
+NO_REFERENCE = GIVEN.keys() - {"right", "a list", "by name"}
+NO_BOUND = NO_REFERENCE - {"a number", "float32", "integers"}
+
+
+def identity(**functions: Any) -> None:
+    """Ask for what is expected of an operator with these functions."""
+    op = replace(IDENTITY, folder="/ops/identity", **functions)
+    expected(op, Precision.FP32, case(50), generate(op, Precision.FP32, case(50), 3, np), np)
+
+
+@pytest.mark.parametrize("what", ["reference", "bound"])
+@pytest.mark.parametrize("given", GIVEN)
+def test_what_a_spec_returns_is_taken_or_refused_in_one_sentence(what: str, given: str) -> None:
+    refused = given in (NO_REFERENCE if what == "reference" else NO_BOUND)
+    with (
+        pytest.raises(SpecError, match=rf"^identity: {what} at N=50 \(/ops/identity/spec\.py\): .+; return .+\.$")
+        if refused
+        else nullcontext()
+    ):
+        identity(
+            **{what: lambda *_, **__: GIVEN[given], **({} if what == "bound" else {"bound": lambda *_, **__: 1.0})}
+        )
+
+
+def test_a_truth_that_was_rounded_is_none() -> None:
+    with pytest.raises(SpecError, match=r"y is float32; return float64, as the inputs are\.$"):
+        identity(reference=lambda xp, x, factor, N: (factor * x).astype("float32"))
+
+
+@given(given_shape=st.lists(st.integers(0, 4), max_size=3), shape=st.tuples(st.integers(0, 4), st.integers(0, 4)))
+def test_a_bound_is_for_all_elements_or_broadcasts_to_them(given_shape: list[int], shape: tuple[int, int]) -> None:
+    op = replace(
+        IDENTITY,
+        dims=(Dim("M", 0, 9), Dim("N", 0, 9)),
+        arrays=(Array("x", ("M", "N")), Array("y", ("M", "N"), output=True)),
+        reference=lambda xp, x, **_: x,
+        bound=lambda xp, u, out, **_: xp.ones(given_shape),
+    )
+    here = Case((("M", shape[0]), ("N", shape[1])), Split.HELDOUT)
+    inputs = {"x": np.zeros(shape, np.float32)}
+    try:
+        fits = np.broadcast_to(np.ones(given_shape), shape).shape == shape
+    except ValueError:
+        fits = False
+    if fits or np.ones(given_shape).size == 1:
+        _, bounds = expected(op, Precision.FP32, here, inputs, np)
+        assert bounds["y"].size == 1 or bounds["y"].shape == shape
+    else:
+        with pytest.raises(SpecError, match="return one bound for all elements"):
+            expected(op, Precision.FP32, here, inputs, np)
+
+
+def test_what_a_spec_forgets_is_said() -> None:
     inputs = generate(OPERATOR, Precision.FP32, case(50), 3, np)
-    forgetful = replace(OPERATOR, reference=lambda xp, x, **_: x)
-    with pytest.raises(SpecError, match="gather_scale: reference must return y, rank, not y"):
-        expected(forgetful, Precision.FP32, case(50), inputs, np)
-    odd = replace(OPERATOR, reference=lambda xp, x, **_: {"y": x[:10], "rank": x})
-    with pytest.raises(SpecError, match="shape"):
-        references, bounds = expected(odd, Precision.FP32, case(50), inputs, np)
-        compare(references["y"], bounds["y"], np.zeros(50, np.float32), np)
+    for returned, says in ((np.ones(50), "it returned ndarray; return a dict with y, rank"),
+                           ({"y": np.ones(50)}, "it returned a dict with y; return a dict with y, rank"),
+                           ({"y": np.ones(50), "rank": np.ones(50, bool)}, "rank is bool; return an array of real numbers"),
+                           ({"y": np.ones(50), "rank": np.ones(50, "float32")}, "rank is float32; return float64 or integers")):  # fmt: skip
+        forgetful = replace(OPERATOR, reference=lambda xp, returned=returned, **_: returned)
+        with pytest.raises(SpecError, match=says):
+            expected(forgetful, Precision.FP32, case(50), inputs, np)
+
+
+@pytest.mark.parametrize(
+    ("function", "line", "says"),
+    [
+        (
+            "def reference(xp, x, a, N):\n    y = a * x\n    return y + nothing",
+            3,
+            "reference at N=8 ({}:{}): NameError",
+        ),
+        ("def bound(xp, u, out, x, a, N):\n    return bounds.rounded(xp, u, None, 1.0)", 2, "bound at N=8 ({}:{}): "),
+        ("def inputs(rng, distribution, a, N):\n    return 1 / 0", 2, "{}:{}: inputs('uniform') of N=8: ZeroDivision"),
+    ],
+)
+def test_the_line_of_the_spec_is_named(tmp_path: Path, function: str, line: int, says: str) -> None:
+    """Of the spec, although a function of msbench's own, which it called, may have been the one that raised."""
+    operators.scaffold("mine", tmp_path)
+    spec = tmp_path / "mine" / "spec.py"
+    name = function[4 : function.index("(")]
+    before, after = spec.read_text(encoding="utf-8").split("OPERATOR = Operator(")
+    after = after if name != "inputs" else f"\n    inputs=inputs,{after}"
+    spec.write_text(f"{before}{function}\n\n\nOPERATOR = Operator({after}", encoding="utf-8")
+    op = operators.load("mine", tmp_path)
+    with pytest.raises(SpecError, match=re.escape(says.format(spec, before.count("\n") + line))):
+        prepare(op, Precision.FP32, case(8), 0, np)
 
 
 @pytest.mark.parametrize("chunk", [4, 1 << 22])
