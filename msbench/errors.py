@@ -32,14 +32,37 @@ class SpecError(MsbenchError):
 
 
 class UnknownNameError(MsbenchError):
-    """Nothing has the name that was asked for; ``hint`` is what else to do about it, in one sentence."""
+    """Nothing has the name that was asked for.
 
-    def __init__(self, kind: str, name: str, known: "list[str] | tuple[str, ...]", hint: str = "") -> None:
-        import difflib
+    Args:
+        kind: of what.
+        name: what was asked for.
+        known: what there is.
+        hint: what else to do about it, in one sentence.
+        listing: the sentence that stands for a long list of what is known, where one name is near.
+    """
 
-        close = difflib.get_close_matches(name, known, n=1)
-        near = f" Did you mean {close[0]!r}?" if close else ""
-        super().__init__(f"There is no {kind} {name!r}.{near} Known: {', '.join(known) or 'none'}. {hint}".rstrip())
+    def __init__(
+        self, kind: str, name: str, known: "list[str] | tuple[str, ...]", hint: str = "", listing: str = ""
+    ) -> None:
+        near = _near(name, [str(one) for one in known])
+        listed = listing if near and listing else f"Known: {', '.join(known) or 'none'}."
+        meant = f"Did you mean {near!r}?" if near else ""
+        super().__init__(" ".join(filter(None, (f"There is no {kind} {name!r}.", meant, listed, hint))))
+
+
+def _near(name: str, known: list[str]) -> str | None:
+    """The known name that was meant, perhaps. ``N=1024`` is none for ``N=0``: a size is not misspelt."""
+    import difflib
+    import re
+
+    def without_sizes(text: str) -> str:
+        return re.sub(r"=[^,]*", "=", text)
+
+    for close in difflib.get_close_matches(name, known, n=1):
+        if "=" not in name or without_sizes(close) != without_sizes(name):
+            return close
+    return None
 
 
 class ToolchainError(MsbenchError):

@@ -6,8 +6,10 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from msbench import operators
+from msbench import operators, resources
 from msbench.errors import SpecError, UnknownNameError
 from msbench.model import Candidate, Origin
 from msbench.spec import Array, Operator, Precision, Split
@@ -78,14 +80,33 @@ def test_geam_is_a_baseline_of_fp32_only() -> None:
     assert "cublaslt" in labels[Precision.BF16]
 
 
-def test_a_folder_of_ones_own_comes_before_the_built_in_one(tmp_path: Path) -> None:
+def test_a_folder_of_ones_own_is_there_beside_the_built_in_one(tmp_path: Path) -> None:
     write(tmp_path)
-    write(tmp_path, "fields.update(name='vector_add')", "vector_add")
     assert "double_it" in operators.names(tmp_path)
     assert "double_it" not in operators.names()
-    assert operators.load("vector_add", tmp_path).title == "Double"
-    assert operators.load("vector_add").title == "Vector addition"
-    assert operators.load("softmax", tmp_path).name == "softmax"
+    assert operators.load("softmax", tmp_path).folder == operators.load("softmax").folder
+
+
+@pytest.mark.parametrize("name", operators.names())
+def test_a_built_in_name_is_refused_since_results_are_stored_by_it(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SpecError, match=rf"msbench has an operator '{name}' of its own.*such as 'my_{name}'"):
+        operators.scaffold(name, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    write(tmp_path, f"fields.update(name='{name}')", name)
+    for use in (lambda: operators.names(tmp_path), lambda: operators.load(name, tmp_path), lambda: operators.load_all(tmp_path)):  # fmt: skip
+        with pytest.raises(SpecError, match=rf"{name}/spec.py: msbench has an operator '{name}' .* Rename the folder"):
+            use()
+
+
+def test_the_built_in_folder_may_be_given_as_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(resources.kernels_dir())
+    assert operators.names(tmp_path / "linked") == operators.names()
+
+
+def test_for_an_operator_s_own_folder_its_parent_is_asked_for(tmp_path: Path) -> None:
+    folder = write(tmp_path / "my ops") / "double_it"
+    with pytest.raises(SpecError, match=f"double_it is an operator's own folder.*--ops-dir '{folder.parent}'$"):
+        operators.names(folder)
 
 
 def test_loading_leaves_no_trace_beside_the_spec(tmp_path: Path) -> None:
@@ -103,9 +124,32 @@ def test_an_edited_spec_is_read_again(tmp_path: Path) -> None:
     assert operators.load("double_it", tmp_path).title == "Twice!"
 
 
-def test_an_unknown_operator_says_what_there_is() -> None:
-    with pytest.raises(UnknownNameError, match="Did you mean 'softmax'"):
+def test_an_unknown_operator_says_what_was_meant_or_else_what_there_is() -> None:
+    with pytest.raises(
+        UnknownNameError, match=r"'softmaks'\. Did you mean 'softmax'\? `msbench ops` lists them\. If it"
+    ):
         operators.load("softmaks")
+    with pytest.raises(UnknownNameError, match=r"'xyz'\. Known: batch_norm, .*, vector_add\. If it"):
+        operators.load("xyz")
+
+
+def test_an_unknown_case_says_what_was_meant_or_else_the_range() -> None:
+    op = operators.load("vector_add")
+    with pytest.raises(UnknownNameError, match="Did you mean 'paper'"):
+        operators.select_cases(op, "papr")
+    with pytest.raises(UnknownNameError) as caught:
+        operators.select_cases(op, "N=0")
+    assert "Did you mean" not in str(caught.value) and str(caught.value).endswith(", N from 1 to 1073741824.")
+
+
+@given(st.text(max_size=12), st.lists(st.text(max_size=12), max_size=4))
+def test_an_unknown_name_lists_what_is_known_unless_one_is_near(name: str, known: list[str]) -> None:
+    plain, listing = (
+        str(UnknownNameError("thing", name, known)),
+        str(UnknownNameError("thing", name, known, "", "See.")),
+    )
+    assert f"Known: {', '.join(known) or 'none'}." in plain
+    assert listing == plain or ("Did you mean" in plain and listing.endswith("? See."))
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

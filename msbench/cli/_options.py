@@ -33,7 +33,9 @@ Db = Annotated[
 Ops = Annotated[
     Path | None,
     typer.Option(
-        "--ops-dir", help="A folder of your own operators, searched before the built-in ones.", show_default=False
+        "--ops-dir",
+        help="The folder of your own operators, which are there beside the built-in ones.",
+        show_default=False,
     ),
 ]
 Device = Annotated[

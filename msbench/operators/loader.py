@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -19,13 +20,13 @@ def names(ops_dir: Path | str | None = None) -> tuple[str, ...]:
     """The operators there are, sorted.
 
     Raises:
-        SpecError: ``ops_dir`` is no folder.
+        SpecError: ``ops_dir`` is no folder of operators, or one of them has the name of a built-in one.
     """
     return tuple(sorted(_folders(ops_dir)))
 
 
 def load(name: str, ops_dir: Path | str | None = None) -> Operator:
-    """The operator ``name``, validated, from ``ops_dir`` if it is there, else from msbench's own.
+    """The operator ``name``, validated, one of msbench's own or of those in ``ops_dir``.
 
     Raises:
         UnknownNameError: there is no such operator.
@@ -34,7 +35,7 @@ def load(name: str, ops_dir: Path | str | None = None) -> Operator:
     folders = _folders(ops_dir)
     if name not in folders:
         hint = "" if ops_dir else "If it is one of your own, give the folder that holds it with --ops-dir."
-        raise UnknownNameError("operator", name, tuple(sorted(folders)), hint)
+        raise UnknownNameError("operator", name, tuple(sorted(folders)), hint, "`msbench ops` lists them.")
     return _load(folders[name])
 
 
@@ -49,13 +50,34 @@ def load_all(ops_dir: Path | str | None = None) -> dict[str, Operator]:
 
 
 def _folders(ops_dir: Path | str | None) -> dict[str, Path]:
-    roots = [resources.kernels_dir()]
-    if ops_dir is not None:
-        own = Path(ops_dir)
-        if not own.is_dir():
-            raise SpecError(f"{own} is no folder. Give one that holds <operator>/{SPEC}; `msbench new-op` makes one.")
-        roots.append(own)
-    return {spec.parent.name: spec.parent for root in roots for spec in root.glob(f"*/{SPEC}")}
+    built_in = _folders_in(resources.kernels_dir())
+    if ops_dir is None:
+        return built_in
+    root = Path(ops_dir)
+    if not root.is_dir():
+        raise SpecError(f"{root} is no folder. Give one that holds <operator>/{SPEC}; `msbench new-op` makes one.")
+    if (root / SPEC).is_file():
+        raise SpecError(f"{root} is an operator's own folder. Give the one that holds it: --ops-dir {_parent(root)}")
+    own = _folders_in(root)
+    for name, folder in own.items():
+        if name in built_in and folder.resolve() != built_in[name].resolve():
+            raise SpecError(
+                f"{folder / SPEC}: {taken(name)} Rename the folder, OPERATOR.name and the launchers in its .cu files."
+            )
+    return built_in | own
+
+
+def _folders_in(root: Path) -> dict[str, Path]:
+    return {spec.parent.name: spec.parent for spec in root.glob(f"*/{SPEC}")}
+
+
+def _parent(folder: Path) -> str:
+    return shlex.quote(str(folder.resolve().parent))
+
+
+def taken(name: str) -> str:
+    """Why an operator of one's own can't have the name of a built-in one, by which results are stored."""
+    return f"msbench has an operator {name!r} of its own, and their results would mix."
 
 
 def _load(folder: Path) -> Operator:

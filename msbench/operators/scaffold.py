@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 
 from msbench.errors import SpecError
-from msbench.operators.loader import SPEC
+from msbench.operators.loader import SPEC, names, taken
 from msbench.operators.validate import check_name
 from msbench.operators.versions import NAIVE
 
@@ -18,7 +18,7 @@ from msbench.spec import Array, Case, Dim, Operator, Scalar, Split
 
 
 def reference(xp, x, a, N):
-    """The truth, in float64. ``xp`` is numpy or cupy."""
+    """The truth, in float64 as the inputs are. ``xp`` is numpy or cupy."""
     return a * x
 
 
@@ -75,9 +75,11 @@ def scaffold(name: str, folder: Path | str) -> list[Path]:
     """Writes ``<folder>/<name>/spec.py`` and ``naive.cu``, an operator that runs, and returns their paths.
 
     Raises:
-        SpecError: ``name`` can't be an operator's name, or one of the files is there already.
+        SpecError: ``name`` can't be an operator's name or is a built-in one's, or one of the files is there already.
     """
     check_name(name)
+    if name in names():
+        raise SpecError(f"{taken(name)} Take another name, such as {f'my_{name}'!r}.")
     values = {"name": name, "title": name.replace("_", " ").capitalize()}
     texts = {SPEC: _SPEC.substitute(values), NAIVE: _NAIVE.substitute(values)}
     target = Path(folder) / name
@@ -89,5 +91,6 @@ def scaffold(name: str, folder: Path | str) -> list[Path]:
         for file, text in texts.items():
             (target / file).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise SpecError(f"{target} can't be written: {error}.") from None
+        why = (error.strerror or str(error)).lower()
+        raise SpecError(f"{target} can't be written: {why}. Give a folder that can be with --ops-dir.") from None
     return [target / file for file in texts]

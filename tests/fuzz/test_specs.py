@@ -18,7 +18,12 @@ from msbench.operators.validate import validate
 from msbench.spec import Operator
 from tests import factories
 
-SPECS = {p.parent.name: p.read_text(encoding="utf-8") for p in sorted(resources.kernels_dir().glob("*/spec.py"))}
+SPECS = {
+    f"my_{p.parent.name}": p.read_text(encoding="utf-8").replace(
+        f'name="{p.parent.name}"', f'name="my_{p.parent.name}"'
+    )
+    for p in sorted(resources.kernels_dir().glob("*/spec.py"))
+}
 PIECES = (
     "(", ")", "[", "]", ",", "None", "-1", "0", "2**70", "1.5", "'x'", "''", "True", "lambda *a, **k: None", "lambda **k: k['N'] / 0", "float('nan')",
     "()", "{}", "object()", "OPERATOR", "import nothing_like_this", "raise SystemExit(3)", "raise BaseException", "1/0",
@@ -41,7 +46,7 @@ def loaded(raw: bytes, name: str) -> Operator | str:
 
 @st.composite
 def mutated(draw: st.DrawFn) -> tuple[str, str]:
-    """One of our specs with some of its text replaced."""
+    """One of our specs, under a name of its own, with some of its text replaced."""
     name = draw(st.sampled_from(sorted(SPECS)))
     text = SPECS[name]
     for _ in range(draw(st.integers(1, 3))):
