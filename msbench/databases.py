@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from msbench import resources
+from msbench.errors import StoreError
 from msbench.store.store import Store
 
 FOLDER = Path("db")
@@ -34,8 +35,18 @@ def reader(db: str | None) -> Store:
 
 
 def writer(db: str | None) -> Store:
-    """The database that new results go to; it is made if it is not there."""
-    if db is None:
+    """The database that new results go to; it is made if it is not there.
+
+    Raises:
+        StoreError: it can't be made or written.
+    """
+    if db is not None:
+        return Store(db)
+    try:
         FOLDER.mkdir(exist_ok=True)
-        return Store(LOCAL)
-    return Store(db)
+    except OSError as error:
+        raise StoreError(
+            f"The folder {FOLDER.absolute()} can't be made ({(error.strerror or str(error)).lower()}); results go there, "
+            "in the current folder: change to one that you may write to, or name another database with --db."
+        ) from error
+    return Store(LOCAL)

@@ -15,7 +15,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from msbench.cli import app, main
+from msbench.cli import _interruption, app, main
 from msbench.commands import without_seed
 from msbench.executors import cpu
 from msbench.model import Origin, Study
@@ -265,6 +265,22 @@ def test_waiting_for_an_answer_is_exit_code_3_and_resume_waits_again(here: Path)
     assert waiting.status == "waiting"
     second = run(here, "optimize", "--resume", waiting.id[:8], "--no-wait", "--executor", "cpu")
     assert (second.returncode, second.stderr) == (3, first.stderr)
+    assert first.stderr.endswith(f"Then go on with: msbench optimize --resume {waiting.id} --no-wait\n")
+    assert "go on" not in waiting.note
+
+
+def test_the_command_that_goes_on_after_an_answer_is_whole(here: Path) -> None:
+    run(here, "new-op", "mine", "--ops-dir", "my ops")
+    given = ("--no-wait", "--prompts", "my prompts", "--ops-dir", "my ops", "--db", "my.sqlite")
+    first = run(here, "optimize", "mine/fp32", "--provider", "manual", "--rounds", "1", *QUICKLY, *given)
+    assert first.returncode == 3, first
+    (printed,) = re.findall(r"Then go on with: msbench (.+)$", first.stderr, re.MULTILINE)
+    second = run(here, *shlex.split(printed))
+    assert (second.returncode, second.stderr) == (3, first.stderr)
+    (prompt,) = (here / "my prompts").rglob("001-planner.md")
+    prompt.with_suffix(".answer.md").write_text("Try less.", encoding="utf-8")
+    third = run(here, *shlex.split(printed))
+    assert third.returncode == 3 and "002-coder.md" in third.stderr and printed in third.stderr
 
 
 def test_a_task_that_cant_be_begun_is_refused_before_the_first_is_searched(here: Path) -> None:
@@ -326,18 +342,64 @@ def test_a_mistake_is_one_line_with_what_to_do(
     assert says in shown.err
 
 
-def test_an_interruption_says_that_nothing_is_lost(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("during", "typed", "goes_on_with"),
+    [
+        ("msbench.operators.load_all", "ops", None),
+        ("msbench.store.integrity.check", "build-site --out public", None),
+        ("msbench.harness.evaluate.evaluate", "eval kernel.cu --op vector_add --precision fp32 --executor cpu", None),
+        ("msbench.harness.batch.evaluate_all", "bench relu --executor cpu", "bench relu --executor cpu --resume"),
+        ("msbench.harness.batch.evaluate_all", "bench relu --resume --executor cpu --db 'my db.sqlite'",
+         "bench relu --executor cpu --db 'my db.sqlite' --resume"),
+        ("msbench.audit.run.audit", "audit . --executor cpu", "audit . --executor cpu --resume"),
+    ],
+)  # fmt: skip
+def test_an_interruption_says_how_to_go_on_if_that_can_be(
+    here: Path,
+    during: str,
+    typed: str,
+    goes_on_with: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def interrupted(ops_dir: Path | None) -> None:
+    def interrupted(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("msbench.operators.load_all", interrupted)
-    monkeypatch.setattr(sys, "argv", ["msbench", "ops"])
+    (here / "kernel.cu").write_text(GOOD, encoding="utf-8")
+    monkeypatch.setattr(during, interrupted)
+    monkeypatch.setattr(sys, "argv", ["msbench", *shlex.split(typed)])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
-    assert "interrupted; what was finished is stored" in capsys.readouterr().err
+    then = f"; what was finished is stored. Go on with: msbench {goes_on_with}" if goes_on_with else ""
+    assert capsys.readouterr().err == f"\ninterrupted{then}\n"
+
+
+def test_an_interrupted_search_names_its_run(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("msbench.optimize.engine.evaluate", interrupted)
+    typed = ["optimize", "vector_add/fp32", "--provider", "manual", "--db", "x.sqlite", *QUICKLY]
+    monkeypatch.setattr(sys, "argv", ["msbench", *typed])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    with Store(here / "x.sqlite", read_only=True) as store:
+        (stopped,) = store.runs()
+    says = f"Go on with: msbench optimize --resume {stopped.id} --db x.sqlite\n"
+    assert capsys.readouterr().err.endswith(says)
+
+
+def test_a_password_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "postgresql://me:secret@host/db"
+    for words in (["--db", url], [f"--db={url}"]):
+        monkeypatch.setattr(sys, "argv", ["msbench", "bench", *words])
+        _interruption.goes_on_with_resume(url)
+        assert _interruption.current.go_on.startswith("msbench bench ")
+        assert "host" in _interruption.current.go_on and "secret" not in _interruption.current.go_on
 
 
 def test_a_mistake_in_a_real_process_has_no_traceback(here: Path) -> None:
@@ -386,7 +448,15 @@ def test_a_database_that_is_not_there_is_a_problem(here: Path) -> None:
     checked = run(here, "db", "check", "--db", "none.sqlite")
     assert checked.returncode == 1
     assert "There is no database none.sqlite" in checked.stdout
+    assert checked.stderr == ""  # nothing to restore
     assert not (here / "none.sqlite").exists()
+
+
+def test_a_file_that_is_no_database_is_no_damaged_one(here: Path) -> None:
+    (here / "x.txt").write_text("hello", encoding="utf-8")
+    checked = run(here, "db", "check", "--db", "x.txt")
+    assert (checked.returncode, checked.stderr) == (1, "")
+    assert "x.txt is not an SQLite database: check the path" in checked.stdout
 
 
 def test_a_parent_may_be_in_another_database(here: Path) -> None:

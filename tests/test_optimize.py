@@ -209,7 +209,7 @@ def test_waiting_for_a_person_and_going_on(task: Task, store: Store, world: Worl
         with pytest.raises(WaitingForAnswer, match=f"{number:03d}-{agent}.md"):
             go(task, store, provider, **resume)
         run = store.runs()[-1]
-        assert run.status == "waiting" and run.finished_at is None and "--resume" in run.note
+        assert run.status == "waiting" and run.finished_at is None and ".answer.md" in run.note
         resume = {"resume": run.id}
         answer = tmp_path / "prompts" / run.id / f"{number:03d}-{agent}.answer.md"
         assert answer.with_name(f"{number:03d}-{agent}.md").is_file()

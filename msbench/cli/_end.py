@@ -19,6 +19,7 @@ from types import FrameType
 
 from rich.markup import escape
 
+from msbench.cli import _interruption
 from msbench.cli._options import err
 from msbench.errors import MsbenchError, WaitingForAnswer
 from msbench.guarded import end_all
@@ -43,6 +44,7 @@ _ADVICE = {
 def ended(command: Callable[[], object]) -> int:
     """Run a command and say how it ended, if not well; returns the exit code."""
     _print_anything()
+    _interruption.begin()
     with _signals() as caught:
         try:
             code = _run(command)
@@ -149,12 +151,13 @@ def _signals() -> Iterator[list[int]]:
 
 def _interrupted(caught: list[int]) -> int:
     number = caught[0] if caught else int(signal.SIGINT)
+    how = _interruption.current
+    if number == signal.SIGINT and how.is_the_end:
+        return 0
     name = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+    then = f"; what was finished is stored. Go on with: {escape(how.go_on)}" if how.go_on else ""
     with suppress(OSError):
-        err.print(
-            f"\n{name}; what was finished is stored, and optimize, bench, audit and study go on with --resume",
-            soft_wrap=True,
-        )
+        err.print(f"\n{name}{then}", soft_wrap=True)
     return 128 + number
 
 

@@ -13,10 +13,11 @@ from rich.markup import escape
 
 from msbench import databases, report
 from msbench.cli._app import app
-from msbench.cli._options import CASES_HELP, Db, Exec, Seed, amount, err, out, pick_executor, seeded
+from msbench.cli._files import see_that_writable, write
+from msbench.cli._interruption import goes_on_with_resume
+from msbench.cli._options import CASES_HELP, Db, Exec, Seed, amount, err, pick_executor, seeded
 from msbench.cli._options import Device as DeviceOption
 from msbench.commands import without_seed
-from msbench.errors import MsbenchError
 from msbench.model import Device, Study, Trial
 from msbench.store.store import Store
 
@@ -68,9 +69,12 @@ def audit(
     from msbench.harness.protocols import Remembers
 
     found = files.find(folder, conventions.load(abi))
+    if markdown is not None:
+        see_that_writable(markdown, markdown.with_suffix(".json"))
     any_seed = seed is None
     seed, command = seeded(seed, without="--resume")
     store = databases.writer(db)
+    goes_on_with_resume(db)
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
         where: Device = chosen.checked_on() if isinstance(chosen, Remembers) else chosen.device()
         store.add_device(where)
@@ -113,8 +117,8 @@ def audit(
         "files": [v.as_json() | {"held": v.held, "outcome": v.outcome} for v in ordered],
     }
     if markdown is not None:
-        _write(markdown, text)
-        _write(markdown.with_suffix(".json"), json.dumps(facts, indent=1) + "\n")
+        write(markdown, text)
+        write(markdown.with_suffix(".json"), json.dumps(facts, indent=1) + "\n")
     else:
         sys.stdout.write(json.dumps(facts, indent=1) + "\n" if as_json else text)
     if not all(v.held for v in ordered):
@@ -130,12 +134,3 @@ def _begun(store: Store, device: Device, command: str, audit: str, any_seed: boo
         if made == (device.id, name(command), audit):
             found.setdefault(trial.created_at, []).append(trial)
     return found[max(found)] if found else []
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise MsbenchError(f"{path} can't be written: {error.strerror}.") from error
-    out.print(f"wrote {escape(str(path))}", soft_wrap=True)

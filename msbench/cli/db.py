@@ -44,17 +44,19 @@ def check(db: Db = None) -> None:
 
     Example: `msbench db check --db db/published.sqlite`
     """
-    from msbench.store.integrity import check_files
+    from msbench.store.integrity import Unopened, check_files
 
     where = databases.paths(db)
     problems = check_files(where)
     for problem in problems:
         out.print(f"[red]✗[/] {escape(problem)}", soft_wrap=True)
-    if problems:
+    damages = sum(not isinstance(problem, Unopened) for problem in problems)
+    if damages:
         err.print(
-            f"{len(problems)} problem(s): restore the database from a copy, or merge the good rows into a new one.",
+            f"{damages} problem(s): restore the database from a copy, or merge the good rows into a new one.",
             soft_wrap=True,
         )
+    if problems:
         raise typer.Exit(1)
     for path in where:
         out.print(f"[green]✓[/] {escape(shown(path))}: every hash and reference is right", soft_wrap=True)

@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from msbench import databases, operators, report
 from msbench.cli._app import app
+from msbench.cli._interruption import goes_on_with_resume
 from msbench.cli._options import (
     Cases,
     Db,
@@ -176,6 +177,7 @@ def bench(
     wanted, any_seed = _origins(versions), seed is None
     seed, command = seeded(seed, without="--resume")
     store = databases.writer(db)
+    goes_on_with_resume(db)
     failed = 0
     passages: list[Passage] = []
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:

@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from msbench import databases, operators, report
 from msbench.cli._app import app
+from msbench.cli._files import see_that_writable, write
 from msbench.cli._options import CASES_HELP, Db, Device, Exec, FixedSeed, Ops, command_line, err, out, tasks_named
 from msbench.errors import MsbenchError
 from msbench.model import Study, Trial
@@ -59,6 +60,8 @@ def mutants(
     lacking = sorted({task.operator.name for task, found in wanted if not found})
     if tasks and lacking:
         raise MsbenchError(f"{', '.join(lacking)}: there is no mutants.py beside spec.py.")
+    if markdown:
+        see_that_writable(markdown)
     if record:
         databases.writer(db).close()  # what is wrong with it is better known before the work than after it
     found: list[tuple[Task, Verdict]] = []
@@ -83,7 +86,7 @@ def mutants(
     if lacking:
         err.print(f"no mutants: {', '.join(lacking)}", soft_wrap=True)
     if markdown:
-        _write(markdown, found, where)
+        write(markdown, _table(found, where))
     if record:
         with databases.writer(db) as store:
             store.add_device(checker)
@@ -144,7 +147,7 @@ def _trials(found: Sequence[tuple[Task, Verdict]], device_id: str) -> Iterator[T
             )
 
 
-def _write(path: Path, found: Sequence[tuple[Task, Verdict]], where: str) -> None:
+def _table(found: Sequence[tuple[Task, Verdict]], where: str) -> str:
     """The table for docs/mutants.md."""
     lines = [
         "# Wrong kernels that the check rejects",
@@ -160,9 +163,4 @@ def _write(path: Path, found: Sequence[tuple[Task, Verdict]], where: str) -> Non
         "|---|---|---|---:|---:|---:|",
         *(f"| {' | '.join(cell.replace('|', '∣') for cell in _row(task, verdict))} |" for task, verdict in found),
     ]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise MsbenchError(f"{path} can't be written: {error.strerror}.") from error
-    out.print(f"wrote {escape(str(path))}", soft_wrap=True)
+    return "\n".join(lines) + "\n"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +14,7 @@ import typer
 from rich.markup import escape
 
 from msbench import databases, operators, report
+from msbench.cli import _interruption
 from msbench.cli._app import app
 from msbench.cli._options import (
     CASES_HELP,
@@ -27,13 +31,17 @@ from msbench.cli._options import (
     pick_executor,
     tasks_named,
 )
-from msbench.errors import MsbenchError
+from msbench.errors import MsbenchError, WaitingForAnswer
 from msbench.spec import Precision, Task
+from msbench.store.engine import shown
 
 if TYPE_CHECKING:
-    from msbench.optimize import Settings
+    from msbench.optimize import Event, Settings
     from msbench.providers import Provider
     from msbench.store.store import Store
+
+
+PROMPTS = Path("prompts")
 
 
 @app.command()
@@ -97,7 +105,7 @@ def optimize(
     ] = None,
     prompts: Annotated[
         Path, typer.Option("--prompts", help="With --provider manual: the folder of prompts and answers.")
-    ] = Path("prompts"),
+    ] = PROMPTS,
     wait: Annotated[
         bool,
         typer.Option(
@@ -151,6 +159,10 @@ def optimize(
 
     prices = _prices(price)
     store, readers = databases.writer(db), databases.reader(db)
+    watch = _Watch(
+        wait, prompts=None if prompts == PROMPTS else prompts, price=price, write_best=write_best, ops_dir=ops_dir,
+        device=device, db=shown(db) if db else None,
+    )  # fmt: skip
     limits = Budget(max_usd, max_tokens, max_calls, max_evaluations, max_gpu_seconds, max_seconds)
     if resume is not None:
         row = store.run(resume)
@@ -171,7 +183,7 @@ def optimize(
         )
         settings = None if resume else _settings(task, answers, cases, rounds, seed, drawn, budget)
         searches.append((task, answers, settings))
-    with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
+    with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live, watch.waiting():
         report.machine(out, chosen)
         for task, answers, settings in searches:
             live.task(task.id)
@@ -189,11 +201,36 @@ def optimize(
                 resume=resume,
                 command=command_line(seed=settings.plan.seed if settings and seed is None else None),
                 progress=live,
-                watch=lambda event: report.event(out, event),
+                watch=watch,
             )
             report.run(out, summary)
             if write_best is not None:
                 _write_best(store, summary.run_id, write_best)
+
+
+class _Watch:
+    """Shows what happens in a run, and knows what to type to go on with it.
+
+    ``wait`` and ``options`` are what was given and is not stored with the run.
+    """
+
+    def __init__(self, wait: bool, **options: object) -> None:
+        self._words = [] if wait else ["--no-wait"]
+        for name, value in options.items():
+            if value is not None:
+                self._words += [f"--{name.replace('_', '-')}", str(value)]
+
+    def __call__(self, event: Event) -> None:
+        _interruption.current.go_on = shlex.join(["msbench", "optimize", "--resume", event.run, *self._words])
+        report.event(out, event)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Adds to what is waited for how to go on then. It is not stored: whose machine that is is nobody's business."""
+        try:
+            yield
+        except WaitingForAnswer as error:
+            raise WaitingForAnswer(f"{error} Then go on with: {_interruption.current.go_on}") from error
 
 
 def _settings(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from msbench import databases
+from msbench.cli import _interruption
 from msbench.cli._app import app
 from msbench.cli._options import Db, out
 from msbench.errors import IntegrityError
@@ -63,5 +64,6 @@ def serve(
     from msbench.sitegen.serve import server
 
     with server(folder, port) as running:
+        _interruption.current.is_the_end = True
         out.print(f"serving {folder} at http://127.0.0.1:{running.server_port}, Ctrl-C ends")
         running.serve_forever()

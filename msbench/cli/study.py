@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from msbench import databases, report
 from msbench.cli._app import app
+from msbench.cli._interruption import goes_on_with_resume
 from msbench.cli._options import Db, Device, FixedSeed, SettledSittings, amount, command_line, err, out, pick_executor
 from msbench.errors import MsbenchError
 from msbench.model import Study, Trial
@@ -71,6 +72,7 @@ def study(
     subjects = choose(tasks)
     command = command_line(without="--resume")
     store = databases.writer(db)
+    goes_on_with_resume(db)
     with pick_executor("cuda", db, device, store) as executor, report.Live(err) as live:
         store.add_device(executor.device())
         known = _recorded(store, executor.device().id, harness_digest(), command) if resume else []

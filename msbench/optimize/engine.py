@@ -41,8 +41,9 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Event:
-    """Something to show whoever watches. ``kind``: started, resumed, asked, invited, answered, evaluated, step."""
+    """Something to show whoever watches ``run``. ``kind``: started, resumed, asked, invited, answered, evaluated, step."""
 
+    run: str
     kind: str
     step: int
     text: str
@@ -372,4 +373,4 @@ class _Engine:
         self, kind: str, text: str, step: int = 0, outcome: Outcome | None = None, speedup: float | None = None
     ) -> None:
         if self._watch:
-            self._watch(Event(kind, step, text, outcome, speedup))
+            self._watch(Event(self._journal.run.id, kind, step, text, outcome, speedup))

@@ -45,11 +45,7 @@ class ManualProvider(Provider):
         deadline = None if limits.timeout_s is None else time.monotonic() + limits.timeout_s
         while not _answered(answer, settled=self._wait):
             if not self._wait or (deadline is not None and time.monotonic() > deadline):
-                raise WaitingForAnswer(
-                    f"The {agent}'s prompt is in {prompt}. Write the answer to {answer}, "
-                    f"then go on with: msbench optimize --resume {self._run} "
-                    "(with --db and --ops-dir as before, where you gave them)."
-                )
+                raise WaitingForAnswer(f"The {agent}'s prompt is in {prompt}. Write the answer to {answer}.")
             time.sleep(_POLL_S)
         self._number += 1
         return Reply(answer.read_text("utf-8-sig", errors="replace"), self.model, cost_usd=0.0)

@@ -103,8 +103,15 @@ def check(store: Store, known: Store | None = None, *, alone: bool = False) -> l
     return problems
 
 
+class Unopened(str):
+    """A problem that is no damage, or says itself what to do about it: why a database could not be opened at all."""
+
+
 def check_files(paths: Sequence[str | Path]) -> list[str]:
-    """``check`` for databases that are read together: one may refer to another. A problem begins with its file."""
+    """``check`` for databases that are read together: one may refer to another. A problem begins with its file.
+
+    One that can't be opened is an ``Unopened``.
+    """
     problems: list[str] = []
     readable: list[str | Path] = []
     for path in paths:
@@ -113,7 +120,7 @@ def check_files(paths: Sequence[str | Path]) -> list[str]:
                 problems += (f"{store.where}: {problem}" for problem in _file_only(store))
             readable.append(path)
         except StoreError as error:
-            problems.append(str(error))
+            problems.append(Unopened(error))
     if problems:
         return problems
     with Store.union(readable) as known:

@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from msbench.cli import _end, app
-from msbench.errors import DeviceError
+from msbench.cli._files import see_that_writable
+from msbench.errors import DeviceError, MsbenchError
 from msbench.executors.cpu import CpuExecutor
 from msbench.store.integrity import check_files
 from msbench.store.store import Store
@@ -147,10 +148,20 @@ def test_a_signal_ends_it_with_everything_that_it_started(
     process.send_signal(how)
     _, complained = process.communicate(timeout=30)
     assert process.returncode == 128 + how
-    assert re.fullmatch(r"\n(interrupted|ended by SIG\w+); what was finished is stored.+\n", complained), complained
+    assert complained == ("\ninterrupted\n" if how is signal.SIGINT else f"\nended by {how.name}\n")
     assert descendants(tmp_path) == []
     assert check_files([tmp_path / "db" / "local.sqlite"]) == []
     assert {p.name for p in tmp_path.iterdir()} == {"db", "kernel.cu"}
+
+
+def test_ctrl_c_is_the_quiet_end_of_a_server(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text("here", encoding="utf-8")
+    process = start(tmp_path, "serve", "--port", "0", PYTHONUNBUFFERED="1")
+    assert process.stdout is not None and "Ctrl-C ends" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, complained = process.communicate(timeout=30)
+    assert (process.returncode, complained) == (0, "")
 
 
 def test_an_interruption_at_any_instant_has_no_traceback(told: Path) -> None:
@@ -288,18 +299,45 @@ def test_a_place_for_the_database_that_cant_be_made_is_said(
     assert "can't be made" in one_error(code, complained)
     (tmp_path / "db").touch()
     code, _, complained = run(tmp_path, *arguments)
-    assert one_error(code, complained)
+    says = one_error(code, complained)
+    if arguments[0] != "db":  # which first looks for what it is to read
+        assert f"The folder {tmp_path / 'db'} can't be made" in says and "name another database with --db" in says
 
 
 def test_files_that_cant_be_written_are_said(tmp_path: Path, nowhere: Path) -> None:
+    (tmp_path / "relu.cu").write_text("// nothing", encoding="utf-8")
     for arguments in (
         ("new-op", "mine", "--ops-dir", nowhere),
+        ("audit", tmp_path, "--executor", "cpu", "--report", nowhere / "x.md"),
         ("build-site", "--out", nowhere / "site"),
         ("optimize", "vector_add/fp32", "--provider", "manual", "--no-wait", "--prompts", nowhere, *BENCH[2:6]),
         ("mutants", "relu/fp32", "--executor", "cpu", "--cases", "smallest", "--markdown", nowhere / "x.md"),
     ):
         code, _, complained = run(tmp_path, *arguments)
-        assert one_error(code, complained), arguments
+        assert "[Errno" not in one_error(code, complained), arguments
+
+
+@pytest.mark.parametrize("arguments", [("audit", "theirs", "--report"), ("mutants", "relu", "--markdown")])
+def test_a_report_that_cant_be_written_is_said_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nowhere: Path, arguments: tuple[str, ...]
+) -> None:
+    def works(*arguments: object, **options: object) -> None:
+        raise AssertionError
+
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "relu.cu").write_text("// nothing", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("msbench.executors.pick", works)
+    for report in (nowhere / "x.md", tmp_path):
+        with pytest.raises(MsbenchError, match=f"^{report} can't be written: "):
+            app([*arguments, str(report)], standalone_mode=False)
+
+
+def test_a_report_that_can_be_written_is_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "old.md").write_text("old", encoding="utf-8")
+    see_that_writable(tmp_path / "old.md", tmp_path / "folder" / "new.md")
+    assert (tmp_path / "old.md").read_text(encoding="utf-8") == "old"
+    assert list((tmp_path / "folder").iterdir()) == []
 
 
 # ------------------------------------------------------------------ databases
