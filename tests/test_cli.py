@@ -121,6 +121,19 @@ def test_show_prints_the_whole_prototype_at_any_width(here: Path, monkeypatch: p
     assert "scalars epsilon: 1e-05; heldout cases have others, from 0.01 to 1.0" in " ".join(shown.stdout.split())
 
 
+def test_show_prints_the_prototypes_of_a_published_convention(here: Path) -> None:
+    shown = run(here, "show", "rms_norm", "--abi", "mskernelbench")
+    assert shown.returncode == 0
+    first, *others = shown.stdout.splitlines()
+    parameters = "float* y, const float* x, const float* weight, const float* bias, float epsilon, int N"
+    assert first == f'extern "C" void rms_norm({parameters})'
+    assert len(others) == 3 and all("rms_norm_" in line for line in others)
+    assert "no calling convention 'mine'" in refused(run(here, "show", "rms_norm", "--abi", "mine"))
+    run(here, "new-op", "my_op")
+    says = refused(run(here, "show", "my_op", "--ops-dir", "ops", "--abi", "mskernelbench"))
+    assert "The calling convention mskernelbench has no function for my_op." in says
+
+
 def test_doctor_finds_what_is_needed_and_says_how_to_get_the_rest(here: Path) -> None:
     shown = run(here, "doctor")
     assert shown.returncode == 0

@@ -109,6 +109,10 @@ class Abi:
         )
         return {symbol.name: symbol for symbol in found}
 
+    def prototypes(self, operator: str) -> list[str]:
+        """Those of one operator's functions; none where the convention has no such operator."""
+        return [symbol.prototype() for symbol in self.symbols().values() if symbol.function.operator == operator]
+
 
 def names() -> tuple[str, ...]:
     """The conventions that there are."""

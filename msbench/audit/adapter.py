@@ -31,7 +31,8 @@ _SETUP = """
 """
 
 _TYPES = """
-// A function's parameter types, without what makes no difference to a call: const, the width of integers and floats.
+// A function's parameter types, without what makes no difference to a call: the width of integers and floats, and const
+// but for what is written to, since const there tells that the parameters are in another order.
 template <class MsbenchT> struct MsbenchPlain { using type = MsbenchT; };
 template <class MsbenchT> struct MsbenchPlain<const MsbenchT*> { using type = MsbenchT*; };
 template <> struct MsbenchPlain<unsigned> { using type = int; };
@@ -41,10 +42,21 @@ template <> struct MsbenchPlain<long long> { using type = int; };
 template <> struct MsbenchPlain<unsigned long long> { using type = int; };
 template <> struct MsbenchPlain<double> { using type = float; };
 template <class... MsbenchT> struct MsbenchTypes {};
-template <class MsbenchR, class... MsbenchT>
-MsbenchTypes<typename MsbenchPlain<MsbenchT>::type...> msbench_taken(MsbenchR (*)(MsbenchT...));
-template <class MsbenchA, class MsbenchB> constexpr bool msbench_alike = false;
-template <class MsbenchA> constexpr bool msbench_alike<MsbenchA, MsbenchA> = true;
+template <class MsbenchR, class... MsbenchT> MsbenchTypes<MsbenchT...> msbench_taken(MsbenchR (*)(MsbenchT...));
+template <class MsbenchT> constexpr bool msbench_only_read = false;
+template <class MsbenchT> constexpr bool msbench_only_read<const MsbenchT*> = true;
+template <class MsbenchA, class MsbenchB> constexpr bool msbench_same = false;
+template <class MsbenchA> constexpr bool msbench_same<MsbenchA, MsbenchA> = true;
+template <class MsbenchA, class MsbenchB>
+constexpr bool msbench_suits = (msbench_only_read<MsbenchA> || !msbench_only_read<MsbenchB>) &&
+    msbench_same<typename MsbenchPlain<MsbenchA>::type, typename MsbenchPlain<MsbenchB>::type>;
+template <class MsbenchA, class MsbenchB> struct MsbenchAlike { static constexpr bool value = false; };
+template <> struct MsbenchAlike<MsbenchTypes<>, MsbenchTypes<>> { static constexpr bool value = true; };
+template <class MsbenchA, class... MsbenchAs, class MsbenchB, class... MsbenchBs>
+struct MsbenchAlike<MsbenchTypes<MsbenchA, MsbenchAs...>, MsbenchTypes<MsbenchB, MsbenchBs...>> {
+    static constexpr bool value =
+        msbench_suits<MsbenchA, MsbenchB> && MsbenchAlike<MsbenchTypes<MsbenchAs...>, MsbenchTypes<MsbenchBs...>>::value;
+};
 """
 
 _MIRROR = f"""
@@ -101,7 +113,7 @@ def entry(symbol: Symbol, op: Operator, count: int, link: tuple[str, ...]) -> En
         '#line 1 "msbench_adapter"',
         _SETUP,
         _TYPES,
-        _signature(symbol, count),
+        _signature(symbol, op, count),
         _MIRROR if symbol.host_pointers else "",
         _function("prepare", _prepared(symbol, op)),
         _called(symbol, op, count),
@@ -144,17 +156,21 @@ def staged(op: Operator, precision: Precision) -> Entry:
     return Entry(before=header(op, precision), after="\n" + "\n".join(parts), function=op.name, prototype=prototype(op))
 
 
-def _signature(symbol: Symbol, count: int) -> str:
+def _signature(symbol: Symbol, op: Operator, count: int) -> str:
     """An error of the compiler where the function takes other parameters."""
-    wanted = ", ".join(_plain(p, symbol.precision) for p in symbol.function.taken(count))
+    wanted = ", ".join(_wanted(p, symbol.precision, op) for p in symbol.function.taken(count))
     return (
-        f"static_assert(msbench_alike<decltype(msbench_taken(&::{symbol.name})), MsbenchTypes<{wanted}>>,\n"
+        f"static_assert(MsbenchAlike<MsbenchTypes<{wanted}>, decltype(msbench_taken(&::{symbol.name}))>::value,\n"
         f'              "msbench: {symbol.name} takes other parameters");\n'
     )
 
 
-def _plain(parameter: Parameter, precision: Precision) -> str:
-    return parameter.element(precision) + ("*" if parameter.pointer else "")
+def _wanted(parameter: Parameter, precision: Precision, op: Operator) -> str:
+    """A parameter's type, const where the operator only reads: some conventions leave that out, and files add it."""
+    if not parameter.pointer:
+        return parameter.element(precision)
+    read = parameter.name not in {a.name for a in op.outputs}
+    return f"{'const ' if read else ''}{parameter.element(precision)}*"
 
 
 def _called(symbol: Symbol, op: Operator, count: int) -> str:

@@ -6,13 +6,15 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from difflib import get_close_matches
+from pathlib import Path, PurePath
 
 from msbench.audit.abi import Abi, Symbol
 from msbench.emulator import NotUnderstood, SourceFile
 from msbench.errors import MsbenchError
 from msbench.harness.toolchain import HEADERS
 
+_NEAR = 0.75  # how much alike, for difflib, a misspelt name is to the right one
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"](?P<name>[^">\n]+)', re.MULTILINE)
 _NOTED = re.compile(
     r"cuda(?:Malloc|Free|HostAlloc|HostRegister|Memcpy|StreamCreate)\w*|cuda(?:Device|Stream|Event|Thread)Synchronize"
@@ -68,12 +70,12 @@ def identify(name: str, raw: bytes, abi: Abi) -> Found:
     known = abi.symbols()
     try:
         defined = dict(_defined(file, known))
+        if not defined:
+            return Found(name, sha256, source, problem=_nothing_known(file, known, abi))
     except NotUnderstood as problem:
         return Found(name, sha256, source, problem=f"It is no C++: it has {problem}.")
     optimized = [text for text in defined if known[text].optimized]
     chosen = optimized or list(defined)
-    if not chosen:
-        return Found(name, sha256, source, problem=_nothing_known(file, known, abi))
     if len(chosen) > 1:
         several = f"It defines {', '.join(sorted(chosen))}: which of them is meant can't be told. Leave one in it."
         return Found(name, sha256, source, problem=several)
@@ -123,4 +125,29 @@ def _nothing_known(file: SourceFile, known: Mapping[str, Symbol], abi: Abi) -> s
     near = [file.tokens[i].text for i in _named(file, known)]
     if near:
         return f"It has {near[0]}, but does not define it as {known[near[0]].prototype()}."
-    return f"It defines no function of the convention {abi.name}, such as {next(iter(known.values())).prototype()}."
+    nothing = f"It defines no function of the convention {abi.name}"
+    meant = _meant(file, known)
+    if meant is None:
+        return f"{nothing}: `msbench show OPERATOR --abi {abi.name}` prints those of an operator."
+    return f"{nothing}, such as {meant.prototype()}."
+
+
+def _meant(file: SourceFile, known: Mapping[str, Symbol]) -> Symbol | None:
+    """The function that a file most likely ought to have, by the names of its functions, or else by its own."""
+    lower = {name.lower(): symbol for name, symbol in known.items()}
+    for words in ([word.lower() for word in _function_names(file)], [PurePath(file.name).stem.lower()]):
+        within = [name for name in lower if any(name in word for word in words)]
+        if within:
+            return lower[max(within, key=len)]
+        for word in words:
+            for name in get_close_matches(word, lower, n=1, cutoff=_NEAR):
+                return lower[name]
+    return None
+
+
+def _function_names(file: SourceFile) -> Iterator[str]:
+    """The functions that a file defines, on the host and on the device."""
+    for i, token in enumerate(file.tokens):
+        named = token.text.isidentifier() and not token.macro and not file.in_function(i)
+        if named and file.is_(i + 1, "(") and file.is_(file.partner(i + 1) + 1, "{"):
+            yield token.text

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msbench import operators
 from msbench.audit.files import Found
-from msbench.audit.subjects import Item, Kind, Subject, planned
+from msbench.audit.subjects import Item, Kind, Subject, planned, see_that_known
 from msbench.audit.times import rivals_of, time_files
 from msbench.audit.verdict import Verdict
 from msbench.harness.check import CaseCheck
@@ -45,7 +45,6 @@ def audit(executor: Executor, found: Sequence[Found], settings: Settings, progre
     Raises:
         ToolchainError: nothing can be built.
         DeviceError: the device is missing or lost.
-        UnknownNameError: ``settings.cases`` names a case that an operator does not have.
     """
     for file in found:
         if file.symbol is None:
@@ -60,6 +59,16 @@ def audit(executor: Executor, found: Sequence[Found], settings: Settings, progre
                 yield from task.verdicts(settings, progress)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def see_that_cases_are_known(found: Sequence[Found], settings: Settings) -> None:
+    """That every case that is asked for is one of an operator of these files; those without it leave it out.
+
+    Raises:
+        UnknownNameError: one is none of any.
+    """
+    names = {file.symbol.function.operator for file in found if file.symbol is not None}
+    see_that_known([operators.load(name) for name in sorted(names)], settings.cases, settings.seed)
 
 
 def _task(file: Found) -> str:

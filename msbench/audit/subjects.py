@@ -16,9 +16,10 @@ from msbench.audit import adapter
 from msbench.audit.abi import Symbol
 from msbench.audit.files import Found
 from msbench.audit.verdict import Tally, Verdict
-from msbench.errors import UnsupportedError, WorkerError
+from msbench.errors import UnknownNameError, UnsupportedError, WorkerError
 from msbench.harness.arena import Layout
 from msbench.harness.check import VARIANTS, CaseCheck, fault_of
+from msbench.harness.compiler_output import named_after
 from msbench.harness.inputs import generate
 from msbench.harness.protocols import CountsMemory, Executor, Runner
 from msbench.harness.schedule import EXTRA_LIMIT, EXTRA_SHARE, HELDOUT_ELEMENTS, work
@@ -54,15 +55,19 @@ def planned(
 ) -> tuple[list[Item], dict[Kind, int]]:
     """What is checked, cheap cases first, and how many of the selected cases of each kind are above ``limit``.
 
-    The cases of ``selector`` with uniform inputs; every other distribution on the cheapest of the paper's; arrays that are
-    aligned to their element only on the cheapest of the paper's and the cheapest other one.
+    The cases of ``selector`` with uniform inputs, those that the operator does not have counted as left out; every other
+    distribution on the cheapest of the paper's; arrays that are aligned to their element only on the cheapest of the paper's
+    and the cheapest other one.
     """
     extra_limit = EXTRA_LIMIT if limit is None else limit * EXTRA_SHARE
-    cases = (
-        _as_passed(case, symbol, op) for part in selector.split("+") for case in _cases(op, symbol, part.strip(), seed)
-    )
     items, left_out = [], dict.fromkeys(Kind, 0)
-    for case in sorted(dict.fromkeys(cases), key=lambda c: work(op, c)):
+    cases: dict[Case, None] = {}
+    for part in _parts(selector):
+        try:
+            cases |= dict.fromkeys(_as_passed(case, symbol, op) for case in _cases(op, part, seed))
+        except UnknownNameError:
+            left_out[Kind.UNSEEN] += 1
+    for case in sorted(cases, key=lambda c: work(op, c)):
         kind = Kind.PAPER if case.split is Split.PAPER else Kind.UNSEEN
         if limit is not None and work(op, case) > limit:
             left_out[kind] += 1
@@ -75,6 +80,29 @@ def planned(
         others = [d for d in op.distributions if d != "uniform"]
         items += [Item(Kind.INPUTS, replace(cheapest[0], distribution=d), VARIANTS[:1]) for d in others]
     return items, left_out
+
+
+def see_that_known(ops: Sequence[Operator], selector: str, seed: int) -> None:
+    """That every part of ``selector`` names cases of one of these operators at least.
+
+    Raises:
+        UnknownNameError: none of them has such a case.
+    """
+    for part in _parts(selector):
+        unknown: list[UnknownNameError] = []
+        for op in ops:
+            try:
+                _cases(op, part, seed)
+                break
+            except UnknownNameError as error:
+                unknown.append(error)
+        else:
+            if unknown:
+                raise unknown[0]
+
+
+def _parts(selector: str) -> list[str]:
+    return [part.strip() for part in selector.split("+")]
 
 
 def _as_passed(case: Case, symbol: Symbol, op: Operator) -> Case:
@@ -157,7 +185,7 @@ class Subject:
         """Take over what became of its build."""
         self.build = build
         if build.failure and build.failure.fault in (Fault.UNSUPPORTED, Fault.SIGNATURE):
-            self.problem = build.failure.message
+            self.problem = self._named(build.failure.message)
 
     def try_on(self, check: CaseCheck, item: Item) -> None:
         """Check it on one case, and remember what is wrong."""
@@ -165,18 +193,21 @@ class Subject:
             results = check.run(self.open(), item.variants)
             failure = next((r.failure for r in results if r.failure), None)
         except UnsupportedError as error:
-            self.problem = str(error)
+            self.problem = self._named(str(error))
             return
         except WorkerError as error:
             failure = Failure(fault_of(error), f"Case {item.case.id}: {error}")
         self.tried[item.kind] += 1
         if failure is None:
             return
-        self.wrong[item.kind][item.case.id] = failure.message
+        self.wrong[item.kind][item.case.id] = self._named(failure.message)
         if failure.fault not in _HARMLESS:
             self.close()  # the next case gets a process that nothing has happened to
             if item.kind is not Kind.MISALIGNED:
                 self._count_loss(failure.fault)
+
+    def _named(self, text: str) -> str:
+        return named_after(text, self.symbol.name, self.found.name)
 
     def leave_out(self, item: Item) -> None:
         """Remember that it was not tried on a case."""
@@ -238,7 +269,7 @@ class Subject:
             task=self.symbol.task,
             problem=self.problem,
             built=None if self.problem else failure is None,
-            message=failure.message if failure and not self.problem else "",
+            message=self._named(failure.message) if failure and not self.problem else "",
             paper=tallies[Kind.PAPER],
             unseen=tallies[Kind.UNSEEN],
             inputs=tallies[Kind.INPUTS],

@@ -94,13 +94,19 @@ class Verdict:
         return bool(self.built) and self.paper.right and self.unseen.right
 
     @property
+    def _sizes(self) -> tuple[tuple[str, Tally], ...]:
+        return ("paper", self.paper), ("unseen", self.unseen)
+
+    @property
     def outcome(self) -> str:
         """The verdict in one line."""
         if self.problem:
             return self.problem
         if not self.built:
             return f"does not build alone: {self.message}"
-        parts = [f"right on {self.paper} paper sizes", f"on {self.unseen} unseen sizes"]
+        right = ", ".join(f"on {tally} {kind} sizes" for kind, tally in self._sizes if tally.tried)
+        parts = [f"right {right}"] if right else []
+        parts += [f"not tried on {kind} sizes" for kind, tally in self._sizes if not tally.tried]
         for speed in (self.ours, self.library):
             if speed is not None:
                 parts.append(f"{speed.ratio:.2f}× as fast as {speed.rival}")

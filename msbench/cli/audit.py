@@ -62,13 +62,15 @@ def audit(
     from msbench.audit import abi as conventions
     from msbench.audit import files
     from msbench.audit.markdown import report as rendered
-    from msbench.audit.run import Settings, audit_digest
+    from msbench.audit.run import Settings, audit_digest, see_that_cases_are_known
     from msbench.audit.run import audit as audited
     from msbench.audit.verdict import Verdict
     from msbench.harness.evaluate import harness_digest
     from msbench.harness.protocols import Remembers
 
     found = files.find(folder, conventions.load(abi))
+    settings = Settings(cases, seed, budget)
+    see_that_cases_are_known(found, settings)
     if markdown is not None:
         see_that_writable(markdown, markdown.with_suffix(".json"))
     any_seed = seed is None
@@ -87,7 +89,7 @@ def audit(
         left = [f for f in found if f.name not in verdicts]
         if resume:
             err.print(f"{len(verdicts)} of {len(found)} files are done already.")
-        for verdict in audited(chosen, left, Settings(cases, seed, budget), live):
+        for verdict in audited(chosen, left, settings, live):
             verdicts[verdict.file] = verdict
             trial = Trial(
                 study=Study.AUDIT,

@@ -12,6 +12,7 @@ from rich.markup import escape
 from msbench import databases, operators, report
 from msbench.cli._app import app
 from msbench.cli._options import Db, Ops, out
+from msbench.errors import MsbenchError
 
 
 @app.command()
@@ -42,6 +43,12 @@ def ops(ops_dir: Ops = None) -> None:
 @app.command()
 def show(
     op: Annotated[str, typer.Argument(help="An operator, see `msbench ops`.")],
+    abi: Annotated[
+        str | None,
+        typer.Option(
+            "--abi", help="Print only its prototypes by this calling convention of `msbench audit`.", show_default=False
+        ),
+    ] = None,
     ops_dir: Ops = None,
     db: Db = None,
 ) -> None:
@@ -50,7 +57,16 @@ def show(
     Example: `msbench show rms_norm`
     """
     operator = operators.load(op, ops_dir)
-    report.operator(out, operator, databases.reader(db))
+    if abi is None:
+        report.operator(out, operator, databases.reader(db))
+        return
+    from msbench.audit import abi as conventions
+
+    prototypes = conventions.load(abi).prototypes(op)
+    if not prototypes:
+        raise MsbenchError(f"The calling convention {abi} has no function for {op}.")
+    for prototype in prototypes:
+        out.print(escape(prototype), soft_wrap=True)
 
 
 @app.command("new-op")

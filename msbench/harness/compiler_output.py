@@ -69,6 +69,11 @@ def classify_failure(log: str, operator: str, prototype: str) -> Failure:
     return Failure(Fault.COMPILE, f"The compiler failed: {last.strip()[:300]}", log)
 
 
+def named_after(text: str, function: str, file: str) -> str:
+    """A message for people: what was compiled as ``<function>.cu`` has the name that they know it by."""
+    return re.sub(rf"(?<![\w/.]){re.escape(function)}\.cu\b", lambda _: file, text)
+
+
 def _contradicts(text: str, operator: str) -> bool:
     clash = (
         "overload",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -159,7 +160,9 @@ def test_a_vendor_library_is_linked_where_its_header_is_included() -> None:
     [
         ("float* o, const float* i, const int N", None),
         ("float* __restrict__ o, float* i, long long N", None),
-        ("const float* i, float* o, int N", None),  # constness can't tell which is which
+        ("const float* i, float* o, int N", Fault.SIGNATURE),  # const tells which is which
+        ("float* __restrict__ const o, const float* const __restrict__ i, int N", None),
+        ("const float* o, const float* i, int N", Fault.SIGNATURE),
         ("float* o, const float* i, float N", Fault.SIGNATURE),
         ("float* o, const double* i, int N", Fault.SIGNATURE),
         ("float* o, const float* i", Fault.SIGNATURE),
@@ -174,6 +177,37 @@ def test_other_parameters_are_refused_by_the_compiler(parameters: str, fault: Fa
     assert (failure and failure.fault) == fault
     if fault is Fault.SIGNATURE:
         assert failure and failure.message == OTHER_PARAMETERS
+
+
+@pytest.mark.parametrize("symbol", [s for s in ABI.symbols().values() if s.optimized], ids=lambda symbol: symbol.name)
+def test_parameters_as_the_convention_has_them_suit_and_const_ones_wherever_nothing_is_written(
+    symbol: abi.Symbol,
+) -> None:
+    """By the rule that is handed to the compiler: an input may be const or not, an output may not."""
+    op = operators.load(symbol.function.operator)
+    text = adapter.entry(symbol, op, len(symbol.function.parameters), ()).after
+    (wanted,) = re.findall(r"MsbenchAlike<MsbenchTypes<(.*?)>, decltype", text)
+    types = wanted.split(", ")
+    outputs = {a.name for a in op.outputs}
+    for parameter, type_ in zip(symbol.function.parameters, types, strict=True):
+        assert type_.startswith("const ") == (parameter.pointer and parameter.name not in outputs)
+
+
+def test_what_the_convention_does_not_call_const_may_be() -> None:
+    with CpuExecutor(emulator.find()) as executor:
+        for first, fault in (("const float* A", None), ("float* A", None), ("const double* A", Fault.SIGNATURE)):
+            op, made = candidate(f'extern "C" void square_matrix_mul({first}, float* B, float* C, int M) {{}}')
+            failure = executor.build(op, made).failure
+            assert (failure and failure.fault) == fault
+
+
+def test_swapped_parameters_of_rms_norm_are_refused() -> None:
+    op, made = candidate('extern "C" void rms_norm_optimized(const float* x, const float* w, const float* b, float* y, float e, int N) {}')  # fmt: skip
+    with CpuExecutor(emulator.find()) as executor:
+        failures = build(op, made, tools(), "sm_90a").failure, executor.build(op, made).failure
+    for failure in failures:
+        assert failure and failure.fault is Fault.SIGNATURE
+        assert failure.message.startswith("rms_norm_optimized takes other parameters than it should. The launcher must")
 
 
 OTHER_PARAMETERS = (

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from msbench import emulator, operators
 from msbench.audit import abi, files
 from msbench.audit.markdown import report
-from msbench.audit.run import Settings, audit
+from msbench.audit.run import Settings, audit, see_that_cases_are_known
 from msbench.audit.subjects import Kind, planned
 from msbench.audit.verdict import Speed, Tally, Verdict
 from msbench.cli import app
+from msbench.errors import UnknownNameError
 from msbench.executors import cpu
 from msbench.executors.cpu import CpuExecutor
 from msbench.model import Study
@@ -75,7 +78,7 @@ def test_a_file_that_is_wrong_is_wrong(verdicts: Mapping[str, Verdict]) -> None:
 def test_a_file_that_does_not_build_alone_says_where(verdicts: Mapping[str, Verdict]) -> None:
     verdict = verdicts["bad/gelu_bf16.cu"]
     assert verdict.built is False
-    assert verdict.outcome == "does not build alone: gelu_bf16.cu line 7: 'gelu_of' was not declared in this scope."
+    assert verdict.outcome == "does not build alone: bad/gelu_bf16.cu line 7: 'gelu_of' was not declared in this scope."
 
 
 def test_the_right_name_with_other_parameters_is_no_kernel_of_the_convention(verdicts: Mapping[str, Verdict]) -> None:
@@ -142,6 +145,31 @@ def test_a_scalar_that_is_passed_in_bf16_is_one_that_bf16_has(executor: CpuExecu
     right, off = audit(executor, [found, wrong], Settings("M=5,N=7"), Silence())
     assert right.unseen == Tally(tried=1)
     assert list(off.unseen.wrong) == ["M=5,N=7,a=1.296875"]
+
+
+def test_a_case_that_an_operator_lacks_is_left_out(executor: CpuExecutor) -> None:
+    found = [files.identify(f"{name}.cu", (KERNELS / "good" / f"{name}.cu").read_bytes(), ABI)
+             for name in ("RELU_optimized", "softmax_bf16")]  # fmt: skip
+    relu, softmax = audit(executor, found, Settings("N=64+N=5,C=3"), Silence())
+    assert (relu.unseen, softmax.unseen) == (Tally(tried=1, left_out=1), Tally(tried=1, left_out=1))
+    assert relu.outcome == "right on 1 of 1 unseen sizes, not tried on paper sizes"
+    (softmax,) = audit(executor, found[1:], Settings("N=64"), Silence())
+    assert softmax.outcome == "not tried on paper sizes, not tried on unseen sizes" and not softmax.held
+
+
+@given(parts=st.lists(st.sampled_from(["paper", "odd", "smallest", "N=64", "N=5,C=3", "N=0", "papr", ""]), min_size=1))
+def test_a_case_that_no_operator_has_is_refused(parts: list[str]) -> None:
+    relu, softmax = (
+        files.identify("a.cu", f'extern "C" void {name}() {{ }}'.encode(), ABI) for name in ("RELU", "softmax")
+    )
+    nobodys = [part for part in parts if part in ("N=0", "papr", "")]
+    for found, refused in (([relu, softmax], nobodys), ([softmax], [p for p in parts if p in (*nobodys, "N=64")])):
+        if refused:
+            with pytest.raises(UnknownNameError, match=f"There is no case of .* '{refused[0]}'"):
+                see_that_cases_are_known(found, Settings("+".join(parts)))
+        else:
+            see_that_cases_are_known(found, Settings(" + ".join(parts)))
+    see_that_cases_are_known([files.identify("a.cu", b"", ABI)], Settings("papr"))  # there is nothing to try it on
 
 
 def test_a_verdict_survives_being_stored(verdicts: Mapping[str, Verdict]) -> None:
@@ -255,6 +283,16 @@ def test_the_report_goes_to_a_file_with_json_beside_it(collection: Path, monkeyp
     (file,) = json.loads(Path("out/audit.json").read_text(encoding="utf-8"))["files"]
     assert (file["file"], file["outcome"]) == ("r.cu", "right on 1 of 1 paper sizes, on 1 of 1 unseen sizes")
     assert "|" not in done.stdout
+
+
+def test_a_case_that_no_operator_has_is_refused_before_work(collection: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = run(monkeypatch, "--cases", "paper+papr").exception
+    assert "There is no case of gelu 'papr'. Did you mean 'paper'?" in str(error)
+    assert not Path("found.sqlite").exists()
+
+
+def test_the_file_is_named_as_its_folder_names_it(collection: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "does not build alone: sub/g.cu line 7: 'gelu_of' was not" in run(monkeypatch).stdout
 
 
 def test_a_wrong_folder_or_convention_is_one_line(collection: Path, monkeypatch: pytest.MonkeyPatch) -> None:

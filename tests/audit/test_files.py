@@ -44,8 +44,11 @@ def test_the_function_is_found_in_the_text(source: str, symbol: str, count: int)
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("", "defines no function of the convention mskernelbench, such as"),
+        ("", "defines no function of the convention mskernelbench: `msbench show OPERATOR --abi mskernelbench` prints"),
         ("int main() { RELU(3); }", "defines no function of the convention"),
+        # the one that a helper's or a misspelt name tells of
+        ("__global__ void rms_norm_bf16_kernel(int n) { }", 'such as extern "C" void rms_norm_bf16(__nv_bfloat16* y, '),
+        ('extern "C" void rmsnorm(float* y) { }', 'such as extern "C" void rms_norm(float* y, '),
         (f"void RELU({RELU}) {{ }}", 'does not define it as extern "C" void RELU(float* y, const float* x, int N)'),
         (f'extern "C" void RELU({RELU});', "It has RELU, but does not define it"),
         (
@@ -60,6 +63,13 @@ def test_one_sentence_says_why_a_file_is_no_kernel(source: str, says: str) -> No
     assert found.symbol is None
     assert says in found.problem
     assert "\n" not in found.problem
+
+
+@pytest.mark.parametrize(("name", "meant"), [("softmax.cu", "softmax"), ("deep/SoftMax_v2.cu", "softmax"),
+                                             ("conv2d.cu", "conv_2d"), ("conv_2d_bf16.cu", "conv_2d_bf16")])  # fmt: skip
+def test_a_file_of_nothing_known_is_told_what_its_name_suggests(name: str, meant: str) -> None:
+    found = identify(name, b"__global__ void k(int n) { }", ABI)
+    assert found.problem.endswith(f", such as {ABI.symbols()[meant].prototype()}.")
 
 
 @given(st.text(alphabet='RELUgelu(){}"C;<>,* \n#externvoidint/', max_size=80) | st.binary(max_size=60))
