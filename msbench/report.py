@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,7 +16,8 @@ from rich.table import Table
 
 from msbench import operators as ops
 from msbench.doctor import Finding
-from msbench.model import Evaluation, Measurement, Origin, Status
+from msbench.harness.compiler_output import named_after as renamed
+from msbench.model import Evaluation, Failure, Measurement, Origin, Status
 from msbench.spec import Operator, Split
 from msbench.statistics import bootstrap_ratio, geometric_mean, median
 
@@ -89,12 +92,15 @@ def doctor(console: Console, findings: Sequence[Finding]) -> None:
 def operators(console: Console, known: Mapping[str, Operator]) -> None:
     """The operators by scenario."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("operator", "scenario", "definition", "cases", "baselines"):
+    for heading in ("operator", "title", "cases", "baselines"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "operator")
-    for op in sorted(known.values(), key=lambda o: (o.scenario, o.name)):
-        libraries = {c.label for p in op.precisions for c in ops.versions(op, p) if c.origin is Origin.LIBRARY}
-        table.add_row(op.name, op.scenario, escape(op.definition), str(len(op.cases)), ", ".join(sorted(libraries)))
+    for scenario, members in groupby(sorted(known.values(), key=lambda o: (o.scenario, o.name)), lambda o: o.scenario):
+        table.add_row(f"[bold]{escape(scenario)}[/]")
+        for op in members:
+            libraries = {c.label for p in op.precisions for c in ops.versions(op, p) if c.origin is Origin.LIBRARY}
+            table.add_row(op.name, escape(op.title), str(len(op.cases)), ", ".join(sorted(libraries)))
     console.print(table)
+    console.print("\n`msbench show OPERATOR` prints one's formula, prototype, cases and versions.")
 
 
 def operator(console: Console, op: Operator, store: Store) -> None:
@@ -123,7 +129,9 @@ def operator(console: Console, op: Operator, store: Store) -> None:
             console.print(f"  {split}: {escape('  '.join(names))}")
     console.print("  heldout: drawn from the ranges above by --seed")
     console.print(f"[bold]error bound[/]\n  {escape(op.bound_note)}")
-    console.print(f"[bold]library[/]\n  {escape(op.library_note)}\n[bold]versions[/]")
+    if op.library_note:
+        console.print(f"[bold]library[/]\n  {escape(op.library_note)}")
+    console.print("[bold]versions[/]")
     for precision in op.precisions:
         shipped = {c.id: (c.origin.value, c.label) for c in ops.versions(op, precision)}
         stored = {v.id: (v.origin, v.label) for v in store.versions(f"{op.name}/{precision}")}
@@ -133,6 +141,20 @@ def operator(console: Console, op: Operator, store: Store) -> None:
                 f"{latest.status}, {latest.executor} executor, {latest.started_at[:10]}" if latest else "not evaluated"
             )
             console.print(f"  {version_id[:12]}  {precision}  {origin:8}  {escape(label)}  [dim]{seen}[/]")
+
+
+def named_after(result: Evaluation, file: str) -> Evaluation:
+    """The evaluation for whoever gave ``file``: what was compiled under the launcher's name has that of the file."""
+
+    def named(failure: Failure | None) -> Failure | None:
+        return failure and replace(failure, message=renamed(failure.message, result.candidate.operator, file))
+
+    return replace(
+        result,
+        failure=named(result.failure),
+        checks=tuple(replace(check, failure=named(check.failure)) for check in result.checks),
+        measurements=tuple(replace(m, failure=named(m.failure)) for m in result.measurements),
+    )
 
 
 def _ratio(reference: Measurement | None, own: Measurement) -> str:
@@ -165,13 +187,14 @@ def evaluation(console: Console, op: Operator, results: Sequence[Evaluation]) ->
             soft_wrap=True,
         )
         if result.failure:
-            console.print(f"  [{colour}]{result.failure.fault}[/]: {escape(result.failure.message)}", soft_wrap=True)
+            fault = result.failure.fault.replace("_", " ")
+            console.print(f"  [{colour}]{fault}[/]: {escape(result.failure.message)}", soft_wrap=True)
         if result.note:
             console.print(f"  [dim]{escape(result.note)}[/]", soft_wrap=True)
         if result.checks:
             passed = sum(c.passed for c in result.checks)
             worst = max((c.worst for c in result.checks if c.worst is not None), default=None)
-            closest = "" if worst is None else f"; largest error is {worst:.2g} of its bound"
+            closest = "" if worst is None else f"; largest error is {worst:#.3g} of its bound"
             console.print(f"  {passed} of {len(result.checks)} checks passed{closest}")
         if result.measurements:
             console.print(_times(result, reference))

@@ -8,17 +8,21 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from msbench import report
 from msbench.cli import _interruption, app, main
 from msbench.commands import without_seed
 from msbench.executors import cpu
-from msbench.model import Origin, Study
+from msbench.model import Failure, Fault, Origin, Status, Study
 from msbench.store.store import Store
 from tests import factories
 
@@ -106,6 +110,14 @@ def test_ops_lists_the_operators(here: Path) -> None:
     assert shown.returncode == 0
     names = {line.split()[0] for line in shown.stdout.splitlines() if line[:1].isalpha()}
     assert {p.parent.name for p in (CHECKOUT / "kernels").glob("*/spec.py")} <= names
+    assert len(shown.stdout.splitlines()) < 80 and "RMS" in shown.stdout
+    assert shown.stdout.endswith("`msbench show OPERATOR` prints one's formula, prototype, cases and versions.\n")
+
+
+def test_show_has_no_heading_without_what_belongs_under_it(here: Path) -> None:
+    run(here, "new-op", "mine")
+    assert "\nlibrary\n" not in run(here, "show", "mine", "--ops-dir", "ops").stdout
+    assert "\nlibrary\n" in run(here, "show", "softmax").stdout
 
 
 def test_show_prints_the_whole_prototype_at_any_width(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +244,31 @@ def test_without_json_the_verdict_is_for_people(here: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr == ""
+    assert done.stdout.endswith(f"recorded in {Path('db', 'local.sqlite')}\n")
     assert "check_failed" in done.stdout and "mismatch: " in done.stdout and "Traceback" not in done.stdout
+
+
+def test_a_message_names_the_file_that_was_given(here: Path) -> None:
+    (here / "mine.cu").write_text(GOOD.replace(SUM, "sum"), encoding="utf-8")
+    arguments = ("eval", "mine.cu", "--op", "vector_add", "--precision", "fp32", *QUICKLY)
+    for form in ((), ("--json",)):
+        done = run(here, *arguments, *form)
+        assert done.returncode == 1 and "mine.cu line 5" in done.stdout
+        assert "vector_add.cu line" not in done.stdout.partition('"log"')[0]
+
+
+def test_faults_are_words_and_ratios_have_digits() -> None:
+    op = factories.operator()
+    candidate = factories.candidate(op, "mine")
+    failed = replace(
+        factories.failed(op, candidate, Status.CHECK_FAILED),
+        checks=(replace(factories.checks(op.cases)[0], worst=0.9996),),
+    )
+    failed = replace(failed, failure=Failure(Fault.OUT_OF_BOUNDS, "It wrote."))
+    console = Console(file=StringIO(), width=200)
+    report.evaluation(console, op, [failed])
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "out of bounds: It wrote." in shown and "largest error is 1.00 of its bound" in shown
 
 
 # ------------------------------------------------------------------ bench, optimize
@@ -301,6 +337,16 @@ def test_a_task_that_cant_be_begun_is_refused_before_the_first_is_searched(here:
     assert "no recorded conversation for vector_add/bf16" in refused(done)
     with Store(here / "db" / "local.sqlite", read_only=True) as store:
         assert store.runs() == []
+
+
+def test_a_recording_that_the_option_for_the_database_hides_is_told_of(here: Path) -> None:
+    arguments = ("optimize", "rms_norm/fp32", "--provider", "replay", "--executor", "cpu")
+    says = refused(run(here, *arguments, "--db", "new.sqlite"))
+    assert (
+        "no recorded conversation for rms_norm/fp32" in says
+        and "the shipped one, which has recordings, is left out" in says
+    )
+    assert "--db" not in refused(run(here, "optimize", "vector_add/bf16", *arguments[2:]))
 
 
 # ------------------------------------------------------------------ errors
@@ -486,6 +532,23 @@ def test_a_parent_may_be_in_another_database(here: Path) -> None:
     alone = run(here, "db", "check", "--db", "db/local.sqlite")
     assert alone.returncode == 1
     assert f"names the parent {parent.id}, which is in none here" in alone.stdout
+
+
+@pytest.mark.parametrize("columns", ["80", "100", "200"])
+def test_counts_are_whole_numbers_at_any_usual_width(here: Path, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    shown = run(here, "db", "counts").stdout.partition("Further apart")[0]
+    assert "…" not in shown
+    rows = [line.split() for line in shown.splitlines()[1:] if re.search(r"\d\.\d{3}", line)]
+    assert len(rows) > 20
+    for row in rows:
+        assert all(re.fullmatch(r"[\d.]+(e[+-]\d\d)?|–", number) for number in row[-6:]) and len(row) >= 8, row
+
+
+def test_a_comparison_without_differences_has_no_table(other: Path, here: Path) -> None:
+    same = run(here, "db", "compare", other, "--db", other)
+    assert (same.returncode, same.stderr) == (0, "")
+    assert re.fullmatch(r"\d+ times compared, in the median 1\.000 .*\n?.*", same.stdout.strip()), same.stdout
 
 
 def test_a_recorded_command_does_not_name_the_database(monkeypatch: pytest.MonkeyPatch) -> None:

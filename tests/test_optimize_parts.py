@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from msbench.conversation import Message
@@ -79,12 +81,39 @@ def test_a_hypothesis_holds_if_half_the_gain_came(predicted: float, gain: float,
     assert hypothesis_held(predicted, gain) is held
 
 
+@given(gain=st.floats(0.98, 1.05), predicted=st.floats(0.95, 1.1))
+@example(gain=1.0096, predicted=1.02)
+def test_what_is_told_of_a_step_shows_why_it_was_judged_so(gain: float, predicted: float) -> None:
+    verdict = judge(PASSED, 1.9, gain, gain, predicted)
+    told_gain, needed = (float(x) for x in re.findall(r"([\d.]+)x (?:over its parent|needed)", verdict.told))
+    least = hypothesis_needs(predicted)
+    if abs(gain - least) > 1e-4:
+        assert (told_gain >= needed) == verdict.held
+    if min(abs(gain - 1.01), abs(gain - 0.99)) > 1e-4:
+        assert (told_gain > 1.01) == (verdict.outcome is Outcome.IMPROVED)
+        assert (told_gain < 0.99) == (verdict.outcome is Outcome.SLOWER)
+    assert "timed side by side" in verdict.told and "timed" not in verdict.lesson
+
+
+def hypothesis_needs(predicted: float) -> float:
+    """The least gain with which a hypothesis holds, found by trying."""
+    low, high = 0.5, 2.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if hypothesis_held(predicted, middle) else (middle, high)
+    return high
+
+
 def test_verdicts() -> None:
     better = judge(PASSED, 3.0, 1.25, 1.5, 1.5)
     assert (better.outcome, better.speedup, better.held) == (Outcome.IMPROVED, 3.0, True)
     assert better.lesson == (
         "3.00x over naive; 1.50x over its parent; 1.25x over the best before it; "
         "1.50x was predicted, so the hypothesis held."
+    )
+    assert better.told == (
+        "3.00x over naive; 1.50x over its parent, timed side by side; 1.25x over the best before it, timed side by side; "
+        "1.50x was predicted and 1.22x needed, so the hypothesis held."
     )
     assert judge(PASSED, 2.01, 1.005, 1.005, None).outcome is Outcome.EQUAL
     assert judge(PASSED, 1.9, 0.95, 0.95, None).outcome is Outcome.SLOWER

@@ -25,7 +25,7 @@ Db = Annotated[
     str | None,
     typer.Option(
         "--db",
-        help="Read and write this database, a file or an SQLAlchemy URL. "
+        help="Read and write this database alone, a file or an SQLAlchemy URL; the shipped one is left out. "
         "Default: read the shipped one and db/*.sqlite, write db/local.sqlite.",
         show_default=False,
     ),

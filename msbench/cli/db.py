@@ -98,7 +98,8 @@ def compare(
             one.task_id, escape(one.version), one.case_name, nanoseconds(one.before_ns), nanoseconds(one.after_ns),
             f"[{colour}]{one.ratio:.2f}[/]", "" if one.same_source else "its file has changed",
         )  # fmt: skip
-    out.print(table)
+    if slower or faster:
+        out.print(table)
     middle = median(one.ratio for one in found)
     out.print(
         f"{len(found)} times compared, in the median {middle:.3f} times as long; {len(slower)} slower, {len(faster)} faster "
@@ -138,7 +139,8 @@ def counts(
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("task", "version", "bytes", "moved", "ratio", "FLOPs", "counted", "ratio"):
-        table.add_column(heading, justify="left" if heading in ("task", "version") else "right", no_wrap=True)
+        is_name = heading in ("task", "version")  # one that is folded can still be read, a number that is cut can't
+        table.add_column(heading, justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
     notes: dict[str, str] = {}
     unexplained = 0
     for one in found:

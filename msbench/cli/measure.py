@@ -95,11 +95,13 @@ def evaluate_file(
         group = [candidate, *(c for c in rivals if c.id != candidate.id)]
         results = evaluate(chosen, operator, precision, group, plan, command=command, progress=live)
     store.add_evaluations(operator, results)
+    results = [report.named_after(results[0], file.name), *results[1:]]
     if as_json:
         sys.stdout.write(json.dumps(report.as_json(operator, results), indent=1) + "\n")
     else:
         report.evaluation(out, operator, results)
         report.repeat(out, command)
+        out.print(f"recorded in {escape(store.where)}", soft_wrap=True)
     if results[0].status is not Status.PASSED:
         raise typer.Exit(1)
 

@@ -31,7 +31,7 @@ from msbench.cli._options import (
     pick_executor,
     tasks_named,
 )
-from msbench.errors import MsbenchError, WaitingForAnswer
+from msbench.errors import MsbenchError, ProviderUnavailable, WaitingForAnswer
 from msbench.spec import Precision, Task
 from msbench.store.engine import shown
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 
 PROMPTS = Path("prompts")
+_ALONE = " With --db that database alone is read: the shipped one, which has recordings, is left out."
 
 
 @app.command()
@@ -181,7 +182,10 @@ def optimize(
         answers = providers.pick(
             provider, model=model, price=prices, folder=prompts, wait=wait, store=readers, run=recording
         )
-        settings = None if resume else _settings(task, answers, cases, rounds, seed, drawn, budget)
+        try:
+            settings = None if resume else _settings(task, answers, cases, rounds, seed, drawn, budget)
+        except ProviderUnavailable as error:
+            raise ProviderUnavailable(f"{error}{_ALONE if db and answers.name == 'replay' else ''}") from error
         searches.append((task, answers, settings))
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live, watch.waiting():
         report.machine(out, chosen)

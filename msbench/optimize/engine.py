@@ -292,7 +292,7 @@ class _Engine:
         )
         self._journal.add_step(step)
         self._journal.update(spend=self._ledger.stored(), best_version_id=self._journal.history().best.version)
-        self._tell("step", verdict.lesson, number, verdict.outcome, verdict.speedup)
+        self._tell("step", verdict.told or verdict.lesson, number, verdict.outcome, verdict.speedup)
 
     # ------------------------------------------------------------------ evaluating
 

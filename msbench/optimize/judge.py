@@ -16,12 +16,16 @@ USABLE = (Status.PASSED, Status.PROFILE_FAILED)
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is stored of a step's result."""
+    """What is stored of a step's result; ``told`` is the lesson for whoever watches, with what the decisions hung on.
+
+    Lessons stand in the prompts of later steps. They stay as short as they are in the recorded ones.
+    """
 
     outcome: Outcome
     speedup: float | None
     held: bool | None
     lesson: str
+    told: str = ""
 
 
 def judge(
@@ -45,14 +49,28 @@ def judge(
     if speedup is None:
         return Verdict(Outcome.CHECKED, None, None, "Passed every check; not measured on every case here.")
     held = hypothesis_held(predicted, over_parent)
-    parts = [f"{speedup:.2f}x over naive"]
+    parts, told = [f"{speedup:.2f}x over naive"], [f"{speedup:.2f}x over naive"]
+    needed = None if predicted is None else _needed(predicted)
     if over_parent is not None and over_parent != speedup:
         parts.append(f"{over_parent:.2f}x over its parent")
+        told.append(f"{_told_apart(over_parent, needed)}x over its parent, timed side by side")
     if over_best is not None and over_best not in (speedup, over_parent):
         parts.append(f"{over_best:.2f}x over the best before it")
-    if held is not None:
-        parts.append(f"{predicted:.2f}x was predicted, so the hypothesis {'held' if held else 'did not hold'}")
-    return Verdict(_outcome(over_best), speedup, held, "; ".join(parts) + ".")
+        told.append(f"{_told_apart(over_best)}x over the best before it, timed side by side")
+    if held is not None and over_parent is not None and needed is not None:
+        verdict = f"so the hypothesis {'held' if held else 'did not hold'}"
+        parts.append(f"{predicted:.2f}x was predicted, {verdict}")
+        told.append(f"{predicted:.2f}x was predicted and {_told_apart(needed, over_parent)}x needed, {verdict}")
+    return Verdict(_outcome(over_best), speedup, held, "; ".join(parts) + ".", "; ".join(told) + ".")
+
+
+def _told_apart(ratio: float, other: float | None = None) -> str:
+    """With as many digits as it takes to see on which side of ``other`` it is, and whether it is a gain or a loss."""
+    limits = [limit for limit in (other, 1 + RESOLUTION, 1 - RESOLUTION) if limit is not None and limit != ratio]
+    for places in (2, 3):
+        if all(f"{ratio:.{places}f}" != f"{limit:.{places}f}" for limit in limits):
+            return f"{ratio:.{places}f}"
+    return f"{ratio:.4f}"
 
 
 def _outcome(over_best: float | None) -> Outcome:
@@ -69,7 +87,11 @@ def hypothesis_held(predicted: float | None, gain: float | None) -> bool | None:
     """
     if predicted is None or gain is None:
         return None
-    return gain >= (math.sqrt(predicted) if predicted > 1 else predicted * (1 - RESOLUTION))
+    return gain >= _needed(predicted)
+
+
+def _needed(predicted: float) -> float:
+    return math.sqrt(predicted) if predicted > 1 else predicted * (1 - RESOLUTION)
 
 
 def failure_text(evaluation: Evaluation) -> str:

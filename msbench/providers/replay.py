@@ -80,8 +80,9 @@ class ReplayProvider(Provider):
             return f"All {self._calls} prompts were the recorded ones." if self._calls else ""
         calls = ", ".join(str(number) for number in self._differing)
         return (
-            f"{len(self._differing)} of {self._calls} prompts differed from the recorded ones (call {calls}); "
-            "the recorded answers were given all the same."
+            f"{len(self._differing)} of {self._calls} prompts differed from the recorded ones (call {calls}). That is harmless: prompts "
+            "quote msbench's own headers and texts and what was measured, which may have changed since; the recorded answers were given "
+            "all the same, and their kernels are checked as any others."
         )
 
     def _next(self, agent: str, prompt_id: str) -> tuple[CallRow, str]:
