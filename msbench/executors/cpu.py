@@ -23,7 +23,7 @@ from msbench.harness import screen
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.compiler_output import classify_failure
 from msbench.harness.confine import Rules
-from msbench.harness.process import WorkerProcess
+from msbench.harness.process import FREED_BYTE, WorkerProcess
 from msbench.harness.protocols import Plan, Runner
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Failure, Fault, Measurement, Profile, digest
 from msbench.spec import Case, Operator, Precision
@@ -178,6 +178,7 @@ class CpuExecutor:
             "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONNOUSERSITE": "1",
+            "MALLOC_PERTURB_": FREED_BYTE,
         }
         if self._sanitize:
             kept |= {"LD_PRELOAD": self._compiler.sanitizer_library(), "ASAN_OPTIONS": _ASAN_OPTIONS}

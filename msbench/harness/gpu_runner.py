@@ -15,7 +15,7 @@ from msbench import limits
 from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerError, WorkerTimeout
 from msbench.harness.arena import Arena, Slot
 from msbench.harness.confine import Rules
-from msbench.harness.process import Watch, WorkerProcess
+from msbench.harness.process import FREED_BYTE, Watch, WorkerProcess
 from msbench.harness.screen import is_library
 from msbench.harness.shared_memory import Block
 from msbench.harness.stirring import movable
@@ -114,6 +114,7 @@ def worker_environment(gpu_uuid: str) -> dict[str, str]:
         "PYTHONPATH": str(package),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONNOUSERSITE": "1",
+        "MALLOC_PERTURB_": FREED_BYTE,
     }
 
 

@@ -36,6 +36,9 @@ Watch = Callable[[int], str | None]
 TAIL_BYTES = 8_000
 """How much of the end of a worker's output is kept for the message."""
 
+FREED_BYTE = "165"
+"""glibc's MALLOC_PERTURB_ for workers: what a launcher frees is overwritten, so that it keeps nothing there from call to call."""
+
 _LOOK_S = 0.1  # how often a worker that is at work is looked at
 _FAREWELL_S = 1.0  # to leave by itself once its pipe is closed
 _DEATH_S = 0.8  # to be gone after SIGKILL; only a process stuck in a driver takes longer

@@ -380,6 +380,7 @@ def test_the_worker_sees_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = gpu_runner.worker_environment("GPU-1")
     assert "secret" not in environment.values()
     assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+    assert int(environment["MALLOC_PERTURB_"]) % 256  # what is freed is overwritten
 
 
 @pytest.mark.parametrize(
