@@ -92,7 +92,7 @@ def build(
         linking = [
             *flags,
             *("kernel.o", *map(str, prepared.runtime)),
-            *("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-lpthread", "-o", "kernel.so"),
+            *("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-Wl,-z,relro", "-lpthread", "-o", "kernel.so"),
         ]
         ended = compiler.run(compiling, work, time_limit_s)
         said = ended.said

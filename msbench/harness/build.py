@@ -167,7 +167,7 @@ def _link_flags(toolchain: Toolchain, names: tuple[str, ...]) -> list[str]:
     for folder in dict.fromkeys(f.parent for f in files):
         flags += [f"-L{folder}", "-Xlinker", f"-rpath,{folder}"]
     flags += [f"-l:{f.name}" for f in files]
-    return [*flags, "-Xlinker", "-z,defs"]
+    return [*flags, "-Xlinker", "-z,defs", "-Xlinker", "-z,relro"]  # constant tables of addresses can't be written then
 
 
 def _refused(candidate: Candidate, work: Path, name: str, links: bool) -> Failure | None:
@@ -175,7 +175,9 @@ def _refused(candidate: Candidate, work: Path, name: str, links: bool) -> Failur
     alone = work / f"{name}.o"
     if not alone.is_file():
         return None
-    return screen.look_at_device_code(candidate, work, name) or screen.look_at_object(candidate, alone, links=links)
+    return screen.look_at_device_code(candidate, work, name) or screen.look_at_object(
+        candidate, alone, device_code=work / f"{name}.ptx", links=links
+    )
 
 
 def _guard_source() -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from msbench.harness import screen
 from msbench.harness.gpu_runner import forbidden_work
-from msbench.harness.screen import device, rules, source
+from msbench.harness.screen import device, objects, rules, source
 from msbench.harness.screen.elf import ElfObject
 from msbench.model import Candidate, Fault, Origin
 from msbench.spec import Precision
@@ -25,6 +25,17 @@ from msbench.spec import Precision
         ('%:include "/x"', "digraph"),
         ("#define F <x>\n#include F", "whose name a macro makes"),
         ("#include_next <x.h>", "takes in another file (#include_next)"),
+        ('\f#include "/x"', "from outside: /x"),
+        ('#\v\0include\f"/x"', "from outside: /x"),
+        ('#inc\\ \nlude "/x"', "from outside: /x"),
+        ('// \\\\\n\n#include "/x"', "from outside: /x"),
+        ('#line 1 "x.h"', "come from another file (#line)"),
+        ('# 1 "x.h"', "come from another file (#line)"),
+        ("f(u'\"'); cudaMalloc(p); f(u'\"');", "allocates or frees device memory"),
+        ("f(0x1'\"'); cudaMalloc(p); f(0x1'\"');", "allocates or frees device memory"),
+        ('aR"("; cudaMalloc(p); aR")";', "allocates or frees device memory"),
+        ('R"()\\\n")"; cudaMalloc(p); "";', "hides its text from a reader"),
+        ('"x"R"("; cudaMalloc(p); "x"R")";', "hides its text from a reader"),
         ('asm(".inc" /* */ "bin \\"x\\"");', "takes in another file (.incbin"),
         ('asm(R"(\n .incbin "x"\n)");', "takes in another file (.incbin"),
         ('asm("syscall");', "assembly for the host"),
@@ -37,6 +48,13 @@ from msbench.spec import Precision
         ("cub :: DeviceScan :: InclusiveSum(a);", "library's own kernels (cub::DeviceScan)"),
         ("msbench_cpu::last_error = 0;", "cpu executor's own runtime"),
         ("::pthread_create(a, b, c, d);", "starts threads (pthread_create)"),
+        (
+            "void** __cudaRegisterFatBinary(void*);",
+            "reaches into what the compilers add to it (__cudaRegisterFatBinary)",
+        ),
+        ("namespace std { static char __ioinit; }", "reaches into what the compilers add to it (__ioinit)"),
+        ("auto t = __rdtsc();", "looks at the environment or at the clock (__rdtsc)"),
+        ("auto t = __builtin_ia32_rdtscp(&a);", "at the clock (__builtin_ia32_rdtscp)"),
     ],
 )
 def test_what_a_text_shows(text: str, says: str) -> None:
@@ -62,6 +80,10 @@ def test_what_a_text_shows(text: str, says: str) -> None:
         "x = 1'000'000; // it's fine\ny = 'a';",
         "#pragma unroll 4\n#pragma nv_diag_suppress 177",
         "cub::BlockReduce<float, 32> r;",
+        "thrust::complex<float> z;",
+        "// what??= is asked 100%: of the time\n/* %: */",
+        'auto s = R"(a "text" \\ of "lines")"; auto t = u8"b" "R" "c"; auto u = L\'"\'; x = 0xA\'B + 1e-5 + 1\'000.5f;',
+        "#define TWO(a) \\\n    a, a\nint x[] = {TWO(1)};",
     ],
 )
 def test_what_only_looks_like_a_trick(text: str) -> None:
@@ -130,28 +152,177 @@ def test_what_is_no_object_is_said(tmp_path: Path) -> None:
         ElfObject(tmp_path / "x.o")
 
 
-def test_device_variables_are_state_unless_they_are_constant() -> None:
-    ptx = """
+PTX = """
+.extern .func __assertfail
+(
+	.param .b64 __assertfail_param_0
+)
+;
 .global .align 4 .u32 counter;
 .const .align 4 .b8 konst[16];
-.global .align 4 .b8 table[16] = {0, 0};
-.global .align 1 .b8 _ZN34_INTERNAL_e6057c8c_4_a_cu_8ca2a4bf4cuda3std3__45__cpo5beginE[1];
+.const .align 8 .f64 _ZN34_INTERNAL_e6057c8c_4_a_cu_8ca2a4bf3own4halfE = 0d3FE0000000000000;
+.global .align 8 .u64 texts[2] = {generic($str), generic($str$1)};
+.global .align 4 .b8 _ZN34_INTERNAL_e6057c8c_4_a_cu_8ca2a4bf3own5tableE[16] = {0, 0};
+.global .align 1 .b8 $str$1[2] = {97};
+.global .align 1 .b8 __unnamed_1[2] = {97};
 .global .align 4 .b8 __cudart_i2opi_f[24] = {65};
 .visible .entry _Z1kPf(
+	.param .u64 .ptr .global .align 1 _Z1kPf_param_0
+)
+{
+	// .global .u32 not_declared;
+	ld.global.u32 %r1, [%rd1];
+}
 """
-    declared = (
-        "static  __device__  __var_used__ int counter;\nstatic  __device__  __var_used__ const float table[4] = {1};\n"
+DECLARED = """
+# 3 "a.cu"
+static  __device__  __var_used__ const int counter;
+static  __device__  __var_used__ const char *const texts[2];
+static  __device__  __var_used__ const float _ZN34_INTERNAL_e6057c8c_4_a_cu_8ca2a4bf3own5tableE[4] = {(1.0F)};
+# 9
+__global__ __var_used__ extern void _Z1kPf(float *);
+"""
+
+
+def of_the_device(ptx: str, declared: str) -> str | None:
+    assert ptx != PTX or declared != DECLARED
+    return device.tricks(ptx, declared, "a.cu")
+
+
+def test_device_variables_are_state_unless_they_are_constant() -> None:
+    assert device.tricks(PTX, DECLARED, "a.cu") is None
+    state = "keeps state between calls (the device variable {})".format
+    assert of_the_device(PTX, DECLARED.replace("const int counter", "int counter")) == state("counter")
+    assert of_the_device(PTX, DECLARED.replace("*const texts", "*texts")) == state("texts")
+    assert of_the_device(PTX, DECLARED.replace("const float", "float")) == state(
+        "_ZN34_INTERNAL_e6057c8c_4_a_cu_8ca2a4bf3own5tableE"
     )
-    assert device.tricks(ptx, declared) == "keeps state between calls (the device variable counter)"
-    assert device.tricks(ptx.replace(".global .align 4 .u32 counter;", ""), declared) is None
-    written = device.tricks(ptx.replace(".global .align 4 .u32 counter;", ""), declared.replace("const ", ""))
-    assert written == "keeps state between calls (the device variable table)"
+    assert of_the_device(PTX.replace("__unnamed_1", "__unnamed"), DECLARED) == state("__unnamed")
+    declared = "static  __device__  __var_used__ int __unnamed_1;\n"
+    assert of_the_device(PTX, DECLARED + declared) == state("__unnamed_1")
+    assert of_the_device(PTX.replace("counter", "counter, other"), DECLARED) == state("other")
 
 
-def test_host_assembly_is_told_from_the_devices() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ .global .u32 $str; }",
+        "/* */ .global .u32 $str;",
+        "mov.u32 a, b; .global .b8 $str[9];",
+        '.pragma "/*"; .global .u32 $str; .pragma "*/";',
+    ],
+)
+def test_device_variables_of_inline_assembly_are_state_under_any_name(text: str) -> None:
+    ptx = PTX.replace("ld.global", f"{text}\n\tld.global")
+    assert of_the_device(ptx, DECLARED) == "keeps state between calls (the device variable $str)"
+
+
+def test_a_librarys_kernel_is_one_that_another_file_defines() -> None:
+    headers = '# 9 "/usr/local/cuda/include/cccl/{}" 3'.format
+    for path in ("cub/device/dispatch/kernels/reduce.cuh", "cub/util_device.cuh"):
+        trick = of_the_device(PTX, DECLARED.replace("# 9", headers(path)))
+        assert (trick is None) == path.endswith("util_device.cuh")
+        assert trick is None or "calls a library's own kernels (_Z1kPf)" in trick
+    assert "library's own kernels" in (of_the_device(PTX, DECLARED.replace("_Z1kPf(", "_Z1jPf(")) or "")
+    text = '# 2 "a.cu"\nconst char *text = "__global__ __var_used__ void _Z1kPf(";\n'
+    hidden = DECLARED.replace("# 9", headers("cub/device/dispatch/kernels/reduce.cuh")) + text
+    assert "library's own kernels" in (of_the_device(PTX, hidden) or "")
+
+
+def test_constants_have_names_and_sizes() -> None:
+    assert device.constants(PTX) == {"konst": 16, "_ZN34_INTERNAL_e6057c8c_4_a_cu_8ca2a4bf3own4halfE": 8}
+
+
+def test_the_host_code_of_the_file_itself_is_told_from_the_rest() -> None:
     code = '# 1 "/usr/include/x.h"\n__asm__("pause");\n# 3 "k.cu"\n#if 0\n__asm__ volatile("bar.sync 0;");\n#endif\nint x;\n'
-    assert not device.host_assembly(code, "k.cu")
-    assert device.host_assembly(code + '# 9\nasm("nop");\n', "k.cu")
+    assert device.host_trick(code, "k.cu") is None
+    assert device.host_trick(code + "# 9\n(__cudaPushCallConfiguration(1, 2)) ? (void)0 : k(x);\n", "k.cu") is None
+    assert device.host_trick(code + '# 9\nasm("nop");\n', "k.cu") == "holds assembly for the host"
+    registers = device.host_trick(code + "# 9\n__cudaRegisterFatBinary(&x);\n", "k.cu")
+    assert registers == "reaches into what the compilers add to it (__cudaRegisterFatBinary)"
+
+
+@pytest.mark.parametrize(
+    ("marker", "outside"),
+    [
+        ('"k.h" 1', False),
+        ('"/own/include/msbench.cuh" 1', False),
+        ('"/cuda/bin/../include/vector_types.h" 1', False),
+        ('"/usr/include/stdio.h" 1 3 4', False),
+        ('"/usr/include/stdio.h" 2 3 4', False),
+        ('"/etc/passwd" 1', True),
+        ('"../k.cu" 1', True),
+        ('"/etc/passwd" 1 3 4', True),
+        ('"/usr/include/../../etc/passwd" 1 3 4', True),
+        ('"/own/include/../secret/best.cu" 1', True),
+    ],
+)
+def test_included_files_are_those_that_the_compiler_names(marker: str, outside: bool) -> None:
+    text = f'# 1 "k.cu"\n# 1 "<command-line>" 1\n# 1 "/cuda/bin/../include/cuda_runtime.h" 1\n# 1 {marker}\nint x;\n# 2 "k.cu" 2\n'
+    assert (device.includes(text, "/own/include") is not None) == outside
+
+
+def of_the_object(folder: Path, text: str, constants: dict[str, int | None] | None = None) -> str | None:
+    return objects.tricks(compiled(folder, text), (), constants or {}, library=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "static int __nv_calls; int f() { return ++__nv_calls; }",
+        'extern "C" { int _ZTVcalls[4]; }',
+        "namespace cuda { static unsigned char calls; int f() { return ++calls; } }",
+        "namespace std { inline int __nv_z; int* f() { return &__nv_z; } }",
+        'asm(".data\\nkept: .quad 0\\n.text");',
+        "static const struct { const void* p; mutable int n; } kept = {&kept, 0}; int f() { return ++kept.n; }",
+    ],
+)
+def test_a_name_excuses_no_variable(tmp_path: Path, text: str) -> None:
+    assert "keeps state between calls" in (of_the_object(tmp_path, text) or "")
+
+
+def test_constant_tables_of_addresses_are_no_state(tmp_path: Path) -> None:
+    assert (
+        of_the_object(tmp_path, 'const char* const names[] = {"a", "b"}; const char* f(int i) { return names[i]; }')
+        is None
+    )
+
+
+def test_a_constants_shadow_is_for_its_registration_alone(tmp_path: Path) -> None:
+    text = """
+        extern "C" void** __cudaRegisterFatBinary(void*);
+        static int calls[4];
+        __attribute__((constructor)) static void __sti____cudaRegisterAll() { __cudaRegisterFatBinary(calls); }
+    """
+    assert of_the_object(tmp_path, text, {"calls": 16}) is None
+    state = "keeps state between calls (the variable calls)"
+    assert of_the_object(tmp_path, text, {"calls": 8}) == state
+    assert of_the_object(tmp_path, text, {"other": 16}) == state
+    assert of_the_object(tmp_path, text + "int f(int i) { return ++calls[i]; }", {"calls": 16}) == state
+    assert of_the_object(tmp_path, text + "int f() { calls[3] = 7; return 0; }", {"calls": 16}) == state
+    assert (
+        of_the_object(tmp_path, text + "int* const held = &calls[1]; int* f() { return held; }", {"calls": 16}) == state
+    )
+
+
+def test_what_is_linked_has_to_be_called(tmp_path: Path) -> None:
+    obj = compiled(tmp_path, 'extern "C" int cublasLtMatmul(); int f() { return cublasLtMatmul(); }')
+    assert objects.uncalled(obj, ("cublasLt",)) is None
+    assert objects.uncalled(obj, ("cublas",)) == "says that it links cublas, and calls nothing of it"
+
+
+def test_device_code_is_registered_once(tmp_path: Path) -> None:
+    text = 'extern "C" void** __cudaRegisterFatBinary(void*); void f(void* p) { __cudaRegisterFatBinary(p); }'
+    assert of_the_object(tmp_path, text) is None
+    twice = of_the_object(tmp_path, text + " void g(void* p) { __cudaRegisterFatBinary(p); }")
+    assert "loads device code at run time" in (twice or "")
+
+
+def test_streams_excuse_no_other_constructor(tmp_path: Path) -> None:
+    assert of_the_object(tmp_path, "#include <iostream>") is None
+    early = '__attribute__((constructor)) void early() { asm(""); }'
+    for streams in ("#include <iostream>\n", "#include <ios>\nvoid f() { std::ios_base::Init streams; }\n"):
+        assert "runs code when it is loaded" in (of_the_object(tmp_path, streams + early) or "")
 
 
 def test_what_a_recorded_call_may_hold(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """Reads a version before it runs, and refuses what a launcher may not do: docs/contract.md, "What a file may call".
 
-Three looks, none of which needs a GPU: at the file's text, at its host object before it is linked, at its device code. What
-none of them can see is found by running (``check``, ``timing``).
+Four looks, none of which needs a GPU: at the file's text, at what nvcc's first steps make of it, at its host object before it
+is linked, at its device code. What none of them can see is found by running (``check``, ``timing``).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from msbench import resources
 from msbench.harness.screen import device, objects
 from msbench.harness.screen import source as text
 from msbench.harness.screen.elf import ElfObject
@@ -26,21 +27,40 @@ def look_at_source(candidate: Candidate) -> Failure | None:
     return _refused(text.tricks(candidate.source, is_library(candidate)))
 
 
-def look_at_object(candidate: Candidate, path: Path, *, links: bool = True) -> Failure | None:
-    """Refuse a file for what its host object calls, keeps or replaces; ``links``: whether it could be linked."""
+def look_at_object(
+    candidate: Candidate, path: Path, *, device_code: Path | None = None, links: bool = True
+) -> Failure | None:
+    """Refuse a file for what its host object calls, keeps or replaces.
+
+    Args:
+        device_code: its PTX, which knows its ``__constant__`` variables better than its text does.
+        links: whether it could be linked.
+    """
     own = {candidate.operator, f"{candidate.operator}_workspace", "msbench_launch", "msbench_workspace"}
-    constants = text.constants(candidate.source)
-    return _refused(objects.tricks(ElfObject(path), own, constants, is_library(candidate), links))
+    constants: dict[str, int | None] = (
+        dict.fromkeys(text.constants(candidate.source))
+        if device_code is None
+        else {**device.constants(_read(device_code))}
+    )
+    obj = ElfObject(path)
+    asked_for = candidate.directives.get("link", ())
+    return _refused(
+        objects.uncalled(obj, asked_for) or objects.tricks(obj, own, constants, is_library(candidate), links)
+    )
 
 
 def look_at_device_code(candidate: Candidate, folder: Path, name: str) -> Failure | None:
     """Refuse a file for what nvcc's intermediate files (``--keep``) in ``folder`` show; it was compiled as ``name``.cu."""
-    host = _read(folder / f"{name}.cudafe1.cpp")
-    if device.host_assembly(host, f"{name}.cu"):
-        return _refused("holds assembly for the host")
+    if candidate.entry is None:
+        headers = str(resources.include_dir())
+        for preprocessed in folder.glob(f"{name}.*ii"):
+            if trick := device.includes(_read(preprocessed), headers):
+                return _refused(trick)
+    if trick := device.host_trick(_read(folder / f"{name}.cudafe1.cpp"), f"{name}.cu"):
+        return _refused(trick)
     if is_library(candidate):
         return None
-    return _refused(device.tricks(_read(folder / f"{name}.ptx"), _read(folder / f"{name}.cudafe1.gpu")))
+    return _refused(device.tricks(_read(folder / f"{name}.ptx"), _read(folder / f"{name}.cudafe1.gpu"), f"{name}.cu"))
 
 
 def _read(path: Path) -> str:

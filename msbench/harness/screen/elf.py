@@ -4,17 +4,24 @@ of a CUDA GPU is; the tables are those of the System V ABI, "Object files"."""
 from __future__ import annotations
 
 import struct
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
-_SYMTAB, _RELA, _REL = 2, 4, 9
+_SYMTAB, _RELA = 2, 4
 _INIT_ARRAY, _FINI_ARRAY, _PREINIT_ARRAY = 14, 15, 16
 _WRITE = 1  # SHF_WRITE
 _TLS = 1 << 10  # SHF_TLS
 _COMMON = 0xFFF2
+_FUNCTION = 2  # STT_FUNC
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATION = struct.Struct("<QQq")
+_AHEAD = {2: (4, 5, 6, 8)}
+"""R_X86_64_PC32 counts from the next instruction, and up to four bytes of a constant may lie before that."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,6 @@ class Section:
     size: int
     link: int
     info: int
-    entry_size: int
 
     @property
     def writable(self) -> bool:
@@ -53,6 +59,7 @@ class Symbol:
     section: Section | None
     undefined: bool
     common: bool
+    value: int
     size: int
 
     @property
@@ -71,9 +78,23 @@ class Symbol:
         return self.kind in (1, 6)
 
     @property
+    def is_label(self) -> bool:
+        """Whether it is a place among variables that assembly has given a name, and no type."""
+        return self.kind == 0 and self.section is not None and self.section.writable
+
+    @property
     def mutable(self) -> bool:
         """Whether it is a variable that may change."""
         return self.common or (self.is_object and self.section is not None and self.section.writable)
+
+
+class Relocation(NamedTuple):
+    """A place of a section that the linker fills in; ``symbol`` is a number in the table, ``kind`` R_*."""
+
+    offset: int
+    kind: int
+    symbol: int
+    addend: int
 
 
 class ElfObject:
@@ -97,9 +118,7 @@ class ElfObject:
         if names == 0xFFFF:
             names = headers[0][6]
         strings = headers[names][4] if headers else 0
-        self.sections = tuple(
-            Section(self._text(strings + h[0]), h[1], h[2], h[4], h[5], h[6], h[7], h[9]) for h in headers
-        )
+        self.sections = tuple(Section(self._text(strings + h[0]), h[1], h[2], h[4], h[5], h[6], h[7]) for h in headers)
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
@@ -110,25 +129,58 @@ class ElfObject:
         strings = self.sections[table.link].offset
         found = []
         for offset in range(table.offset, table.offset + table.size, _SYMBOL.size):
-            name, info, other, index, _, size = _SYMBOL.unpack_from(self._raw, offset)
+            name, info, other, index, value, size = _SYMBOL.unpack_from(self._raw, offset)
             section = self.sections[index] if 0 < index < min(len(self.sections), 0xFF00) else None
             text = self._text(strings + name)
             undefined, common = index == 0 and bool(text), index == _COMMON
-            found.append(Symbol(text, info >> 4, info & 15, other & 3, section, undefined, common, size))
+            found.append(Symbol(text, info >> 4, info & 15, other & 3, section, undefined, common, value, size))
         return tuple(found)
 
     def references(self, name: str) -> int:
         """How many places of the program refer to a symbol; debug information does not count."""
-        wanted = {number for number, symbol in enumerate(self.symbols) if symbol.name == name}
-        count = 0
-        for section in self.sections:
-            if section.kind not in (_RELA, _REL) or ".debug" in section.name:
+        return self._references[name]
+
+    @cached_property
+    def _references(self) -> Counter[str]:
+        symbols = self.symbols
+        places = (place for s in self.sections if ".debug" not in s.name for place in self._relocations(s))
+        return Counter(symbols[place.symbol].name for place in places)
+
+    @cached_property
+    def loaded(self) -> tuple[str, ...]:
+        """The functions that the loader calls; "" for a place that no symbol names."""
+        places = (p for t in self.sections if self._target(t).runs_code for p in self._relocations(t))
+        symbols = ((self.symbols[p.symbol], p.addend) for p in places)
+        return tuple(self._function(s.section, s.value + addend) for s, addend in symbols)
+
+    def users(self, variable: Symbol) -> set[str]:
+        """The functions and the sections of data that refer to a place within a variable, by name."""
+        found = set()
+        for table in self.sections:
+            target = self._target(table)
+            if ".debug" in target.name:
                 continue
-            step = section.entry_size or (24 if section.kind == _RELA else 16)
-            for offset in range(section.offset, section.offset + section.size, step):
-                (info,) = struct.unpack_from("<Q", self._raw, offset + 8)
-                count += info >> 32 in wanted
-        return count
+            for place in self._relocations(table):
+                symbol = self.symbols[place.symbol]
+                start = symbol.value + place.addend - variable.value
+                meant = (start + ahead for ahead in _AHEAD.get(place.kind, (0,)))
+                if symbol.section is variable.section and any(0 <= at < variable.size for at in meant):
+                    found.add(self._function(target, place.offset) or target.name)
+        return found
+
+    def _function(self, section: Section | None, offset: int) -> str:
+        around = (s for s in self.symbols if s.kind == _FUNCTION and s.section is section)
+        return next((s.name for s in around if s.value <= offset < s.value + max(s.size, 1)), "")
+
+    def _target(self, table: Section) -> Section:
+        """The section that a table of relocations is about."""
+        return self.sections[table.info if table.kind == _RELA else 0]
+
+    def _relocations(self, table: Section) -> Iterator[Relocation]:
+        """Nothing for a section that is no table of relocations."""
+        if table.kind == _RELA:
+            for offset, info, addend in _RELOCATION.iter_unpack(self._raw[table.offset : table.offset + table.size]):
+                yield Relocation(offset, info & 0xFFFFFFFF, info >> 32, addend)
 
     def _text(self, offset: int) -> str:
         return self._raw[offset : self._raw.index(b"\0", offset)].decode(errors="replace")

@@ -5,49 +5,74 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 
 from msbench.harness.screen import rules
 from msbench.harness.screen.elf import ElfObject, Symbol
 
-_OWN_VARIABLES = re.compile(
-    r"_ZL20__cudaFatCubinHandle|_ZL15__fatDeviceText|_ZGVZL?\d+__device_stub_\w+|_ZZL?\d+__device_stub_\w+|_Z\w*__nv_\w+|__nv_\w+|DW\.ref\.\w+|"
-    r"_ZZL\d+____nv_dummy_param_ref\w*|_Z\w*11msbench_cpu\w*|_ZT[VIS]\w+|_ZL?\d+__nv_inited_managed_rt|_ZL?\d+__cudaPrelaunch\w*|__TMC_END__|"
-    r"_ZStL8__ioinit"
+_OWN_VARIABLES = tuple(
+    (re.compile(names), size)
+    for names, size in (
+        (r"_ZL15__fatDeviceText", 24),
+        (r"_ZL20__cudaFatCubinHandle|_ZL32__nv_fatbinhandle_for_managed_rt|_ZZL22____nv_dummy_param_refPPvE5__ref", 8),
+        (r"_Z(?:GV)?ZL?\d+__device_stub_\w+E(?:5__tmp|8__handle|3__f)", 8),
+        (r"_Z(?:GV)?N11msbench_cpu(?:10last_error|10live_bytes|11shared_slotI\w+E)E", 8),
+        (r"DW\.ref\.\w+", 8),
+        (r"_ZStL8__ioinit", 1),
+    )
 )
-"""Variables that the compilers and the emulator put in."""
+"""Variables that the compilers and the emulator put in, and how many bytes they have at most."""
 
-_NAMESPACES = re.compile(r"_ZN(?:St|4cuda|3cub|6thrust|18cooperative_groups|3nv2|8nvcuda)")
-_STREAMS = "_ZNSt8ios_base4InitC1Ev"
-"""The initialiser that <iostream> puts into every file which includes it, and which leaves a function for the end."""
+_STREAMS = "_ZStL8__ioinit"
+"""What <iostream> puts into every file which includes it: its initialiser leaves a function for the end."""
 
+_REGISTRATION = "__cudaRegisterFatBinary"
+_LOADED = re.compile(r"_ZL24__sti____cudaRegisterAllv|_GLOBAL__sub_[ID][\w.]+")
+"""Functions that the loader calls for the compilers."""
+
+_REGISTERING = {"_ZL24__sti____cudaRegisterAllv", "_ZL31__nv_cudaEntityRegisterCallbackPPv"}
+"""All that has to do with the shadow of a ``__constant__`` variable; whatever else does keeps state there."""
+
+_READ_ONLY_ONCE_LOADED = re.compile(r"\.data\.rel\.ro(?:\..*)?")
 _CODE_SECTIONS = re.compile(r"\.text(\..*)?")
 _EXECUTABLE = 4  # SHF_EXECINSTR
 
 
 def tricks(
-    obj: ElfObject, own: Collection[str], constants: Collection[str], library: bool, links: bool = True
+    obj: ElfObject, own: Collection[str], constants: Mapping[str, int | None], library: bool, links: bool = True
 ) -> str | None:
     """What the object shows that the version may not do, as the rest of a sentence that begins with "the file".
 
     Args:
         own: the names that it has to define, and may refer to.
-        constants: its ``__constant__`` variables.
+        constants: its ``__constant__`` variables and how many bytes each has; None where only its own name is known.
         library: whether it is a library version, which may keep handles and plans, and call what it links.
         links: whether it could be linked; if not, a name that no rule knows is likely a slip, which the linker tells.
     """
     return next(_found(obj, own, constants, library, links), None)
 
 
+def uncalled(obj: ElfObject, libraries: Collection[str]) -> str | None:
+    """What it says that it links and does not call, which would only free it of the rules for other versions."""
+    called = [s.name for s in obj.symbols if s.undefined]
+    for library in libraries:
+        if not any(re.match(rf"{re.escape(library)}(?!Lt)[A-Z]", name) for name in called):
+            return f"says that it links {library}, and calls nothing of it"
+    return None
+
+
 def _found(
-    obj: ElfObject, own: Collection[str], constants: Collection[str], library: bool, links: bool
+    obj: ElfObject, own: Collection[str], constants: Mapping[str, int | None], library: bool, links: bool
 ) -> Iterator[str]:
+    streams = min(obj.references("_ZNSt8ios_base4InitC1Ev"), sum(s.name == _STREAMS for s in obj.symbols))
+    if obj.references(_REGISTRATION) > 1:
+        yield "loads device code at run time (it registers some besides nvcc)"
     for name in dict.fromkeys(s.name for s in obj.symbols if s.undefined and s.name not in own):
         rule = rules.broken(name, library)
-        if name == "atexit" and rule and obj.references(name) <= obj.references("__cudaRegisterFatBinary"):
+        if name == "atexit" and rule and obj.references(name) <= obj.references(_REGISTRATION):
             continue  # nvcc's own registration of the device code
-        if name == "__cxa_atexit" and (library or obj.references(name) <= obj.references(_STREAMS)):
+        if name == "__cxa_atexit" and (library or obj.references(name) <= streams):
             continue  # the destructor of a plan that it keeps, or what <iostream> does
         if rule and not rules.allowed(name):
             yield f"{rule.trick} ({_readable(name)})"
@@ -62,19 +87,12 @@ def _found(
         if section.flags & _EXECUTABLE and not _CODE_SECTIONS.fullmatch(section.name):
             yield f"puts code into section {section.name}"
     if not library:
-        if sum(s.size for s in obj.sections if s.runs_code) > 8 * _registrations(obj):
+        own_start = any(s.name == _REGISTRATION or "11msbench_cpu15new_shared_slot" in s.name for s in obj.symbols)
+        if len(obj.loaded) > int(own_start) + streams or not all(map(_LOADED.fullmatch, obj.loaded)):
             yield "runs code when it is loaded (a constructor, or a static variable that has one)"
         for symbol in obj.symbols:
-            if symbol.mutable and not _harmless(symbol, constants):
+            if (symbol.mutable or symbol.is_label) and not _harmless(obj, symbol, constants):
                 yield f"keeps state between calls (the variable {_readable(symbol.name)})"
-
-
-def _registrations(obj: ElfObject) -> int:
-    """How many functions the loader calls for the compiler: nvcc's registration, or the emulator's shared arrays; and the
-    C++ library's streams."""
-    names = [symbol.name for symbol in obj.symbols]
-    own = any(name == "__cudaRegisterFatBinary" or "11msbench_cpu15new_shared_slot" in name for name in names)
-    return int(own) + int(_STREAMS in names)
 
 
 def _stands_in(symbol: Symbol) -> bool:
@@ -89,12 +107,25 @@ def _in_process(name: str) -> bool:
     return hasattr(ctypes.CDLL(None), name)
 
 
-def _harmless(symbol: Symbol, constants: Collection[str]) -> bool:
-    name = symbol.name
-    if not name or _OWN_VARIABLES.fullmatch(name) or (_NAMESPACES.match(name) and symbol.size <= 1):
+def _harmless(obj: ElfObject, symbol: Symbol, constants: Mapping[str, int | None]) -> bool:
+    if symbol.section is not None and _READ_ONLY_ONCE_LOADED.fullmatch(symbol.section.name):
+        return True  # addresses in a table that is const: the loader writes them
+    if any(names.fullmatch(symbol.name) and symbol.size <= size for names, size in _OWN_VARIABLES):
         return True
-    plain = re.sub(r"^_ZL?\d+", "", name)
-    return any(plain == c or name.endswith(f"{len(c)}{c}E") for c in constants)
+    name = _on_either_side(symbol.name)
+    for constant, size in constants.items():
+        if size is None and (name == constant or name.endswith(f"{len(constant)}{constant}E")):
+            return True
+        if size is not None and name == _on_either_side(constant):
+            return symbol.size <= size and obj.users(symbol) <= _REGISTERING
+    return False
+
+
+def _on_either_side(name: str) -> str:
+    """A variable's name without what only the host's or only the device's half of a file puts into it."""
+    if found := re.match(r"_ZN(?P<length>\d+)(?=_INTERNAL_)", name):
+        name = "_ZN" + name[found.end() + int(found["length"]) :]
+    return re.sub(r"^_Z\d+", "", re.sub(r"L(?=\d)", "", name))
 
 
 @cache

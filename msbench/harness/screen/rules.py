@@ -106,6 +106,15 @@ RULES = (
     _rule("gets symbols under other names", r"__wrap_\w+ __real_\w+"),
 )  # fmt: skip
 
+_INTERNAL = re.compile(
+    r"\b(?:__cuda(?!PushCallConfiguration\b)[A-Z]\w*|__sti____\w+|__device_stub\w*|__fatDeviceText|__ioinit|_GLOBAL_OFFSET_TABLE_|_GLOBAL__sub_\w+)"
+)
+"""What nvcc and the C++ library add to a file for themselves: names with which it could register device code that nobody has
+read, or pass its own variables and constructors for theirs."""
+
+_COUNTERS = re.compile(r"\b_*(?:builtin_)?(?:ia32_)?rd(?:tscp?|pmc|pid\w*)\b|\b__builtin_readcyclecounter\b")
+"""The processor's clocks, which are instructions and no calls."""
+
 _CUDA = r"""
     cudaLaunch(Cooperative)?Kernel cudaLaunchKernelExC cuda(Get|PeekAt)LastError cudaGetError(Name|String)
     cudaMemsetAsync cudaMemset2DAsync cudaMemset3DAsync cudaMemcpyAsync cudaMemcpy2DAsync cudaMemcpy3DAsync
@@ -125,8 +134,8 @@ _C = r"""
     sched_yield _GLOBAL_OFFSET_TABLE_ __dso_handle __tls_get_addr __gxx_personality_v0 __gcc_personality_v0 _Unwind_Resume
     _Zn[aw]\w+ _Zd[la]\w+ __cxa_(guard_(acquire|release|abort)|allocate_exception|free_exception|throw|rethrow|begin_catch|end_catch|
     pure_virtual|throw_bad_array_new_length|bad_cast|get_exception_ptr|call_unexpected)
-    _ZSt\d+__throw_\w+ _ZSt9terminatev _ZNK?St\d+(exception|\w+_error|bad_alloc|bad_function_call)\w* _ZNSt7__cxx1112basic_string\w*
-    _ZSt(18|29)_Rb_tree\w+ _ZNSt8__detail\w+ _ZNSt8ios_base4Init[CD]1Ev _ZSt21ios_base_library_initv _ZT[IVS]\w+ _ZTVN10__cxxabiv1\w+
+    _ZSt\d+__throw_\w+ _ZSt9terminatev _ZNK?St\d+(exception|\w+_error|out_of_range|invalid_argument|bad_alloc|bad_function_call)\w* _ZNK?St7__cxx1112basic_string\w*
+    _ZSt(18|29)_Rb_tree\w+ _ZNK?St8__detail\w+ _ZSt11_Hash_bytesPKvmm _ZSt7nothrow __dynamic_cast _ZNSt8ios_base4Init[CD]1Ev _ZSt21ios_base_library_initv _ZT[IVS]\w+ _ZTVN10__cxxabiv1\w+
 """
 
 _EMULATOR = r"""_Z\w*11msbench_cpu\w* msbench_cpu_\w+ threadIdx blockIdx blockDim gridDim _ZTH(threadIdx|blockIdx|blockDim|gridDim)"""
@@ -145,3 +154,12 @@ def broken(name: str, library: bool = False) -> Rule | None:
     """The rule that a name breaks."""
     rule = next((r for r in RULES if r.names.fullmatch(name)), None)
     return None if rule is None or (library and rule.libraries) else rule
+
+
+def unseen_by_linkers(code: str) -> str | None:
+    """What code without comments and strings names that is refused and leaves no symbol, or one that nvcc uses itself."""
+    if found := _INTERNAL.search(code):
+        return f"reaches into what the compilers add to it ({found[0]})"
+    if found := _COUNTERS.search(code):
+        return f"looks at the environment or at the clock ({found[0]})"
+    return None

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import re
 
-from msbench.harness.screen.rules import broken
+from msbench.harness.screen.rules import broken, unseen_by_linkers
 
+_SPLICE = re.compile(r"\\[ \t\f\v]*\r?\n")
+_BLANK = r"[ \t\f\v\0]"  # what a directive's words may have between them
 _LEXEMES = re.compile(
-    r"""
-    (?P<comment>//(?:[^\n\\]|\\.)*|/\*.*?(?:\*/|\Z))
-  | (?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\((?P<raw>.*?)\)(?P=mark)"
-  | (?P<include>^[ \t]*\#[ \t]*include\b)
-  | (?:u8|[uUL])?"(?P<string>(?:[^"\\\n]|\\.)*)"
-  | (?P<char>(?<![\w])'(?:[^'\\\n]|\\.)+')
+    rf"""
+    (?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))
+  | (?P<number>(?<!\w)\.?\d(?:'?\w|(?<=[eEpP])[+-]|\.)*)
+  | (?<!\w)(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{{0,16}})\((?P<raw>.*?)\)(?P=mark)"
+  | (?P<include>^{_BLANK}*\#{_BLANK}*include\b)
+  | (?:(?<!\w)(?:u8|[uUL]))?"(?P<string>(?:[^"\\\n]|\\.)*)"
+  | (?P<char>(?:(?<!\w)(?:u8|[uUL]))?'(?:[^'\\\n]|\\.)+')
     """,
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
-_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?P<name>\w+)(?P<rest>.*)$", re.MULTILINE)
-_INCLUDED = re.compile(r'[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
+_DIRECTIVE = re.compile(rf"^{_BLANK}*#{_BLANK}*(?P<name>\w+)(?P<rest>.*)$", re.MULTILINE)
+_INCLUDED = re.compile(rf'{_BLANK}*(?:"([^"\n]+)"|<([^>\n]+)>)')
 _PRAGMA = re.compile(
     r"(?:\bpragma|\b_Pragma)\W+(comment|redefine_extname|weak|extern_prefix|init|fini|include_alias)\b"
 )
@@ -34,7 +37,7 @@ _TELLING = re.compile(
 )
 """Names that mean one thing wherever they stand. Others (``read``, ``kill``, ``time``) may be a kernel's own words."""
 
-_DEVICE_WIDE = re.compile(r"\b(cub\s*::\s*Device\w+|thrust\s*::\s*\w+)")
+_DEVICE_WIDE = re.compile(r"\b(cub\s*::\s*Device\w+|thrust\s*::\s*(?!complex\b)\w+)")
 _THREADS = re.compile(
     r"\bstd\s*::\s*(thread|jthread|async|fstream|ofstream|ifstream|filesystem|system|getenv|atexit)\b"
 )
@@ -44,7 +47,7 @@ _NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
 
 def stripped(source: str) -> str:
     """The text without comments and without what strings hold; lines keep their numbers."""
-    return _LEXEMES.sub(_blank, source.replace("\\\r\n", "").replace("\\\n", ""))
+    return _LEXEMES.sub(_blank, _SPLICE.sub("", source))
 
 
 def constants(source: str) -> frozenset[str]:
@@ -58,10 +61,12 @@ def tricks(source: str, library: bool) -> str | None:
 
     ``library``: it may call CUDA and the vendor libraries as it likes.
     """
-    spliced = source.replace("\\\r\n", "").replace("\\\n", "")
+    spliced = _SPLICE.sub("", source)
     code = _LEXEMES.sub(_blank, spliced)
-    if "%:" in code or "??=" in source:
+    if "%:" in code or "??=" in code:
         return "spells # as a digraph or trigraph"
+    if _unclear(spliced, joined=spliced != source):
+        return "hides its text from a reader (a raw string, with joined lines or right behind another literal)"
     for directive in _DIRECTIVE.finditer(_without_comments(spliced)):
         if trick := _directive(directive["name"], directive["rest"]):
             return trick
@@ -72,6 +77,8 @@ def tricks(source: str, library: bool) -> str | None:
         if what in (".incbin", ".include"):
             return f"takes in another file ({what} in an asm statement)"
         return f"holds assembly for the host ({what} in an asm statement)"
+    if trick := unseen_by_linkers(code):
+        return trick
     if "msbench_cpu" in code:
         return "reaches into the cpu executor's own runtime (msbench_cpu)"
     if not library and (found := _DEVICE_WIDE.search(code)):
@@ -87,9 +94,18 @@ def tricks(source: str, library: bool) -> str | None:
     return None
 
 
+def _unclear(text: str, joined: bool) -> bool:
+    """Whether only a compiler can say where its raw strings end: there joined lines come apart again, and whether one begins
+    behind another literal depends on macros."""
+    raw = [found.start() for found in _LEXEMES.finditer(text) if found["raw"] is not None]
+    return bool(raw) and (joined or any(text[start - 1] in "\"'" for start in raw if start))
+
+
 def _directive(name: str, rest: str) -> str | None:
     if name in ("include_next", "import", "embed", "assert", "ident", "sccs"):
         return f"takes in another file (#{name})"
+    if name == "line" or name.isdigit():
+        return "says that lines of it come from another file (#line)"
     if name != "include":
         return None
     found = _INCLUDED.match(rest)
@@ -109,7 +125,7 @@ def _standard(name: str) -> str:
 
 
 def _blank(found: re.Match[str]) -> str:
-    if found["include"]:
+    if found["include"] or found["number"]:
         return found[0]
     filler = "\n" * found[0].count("\n")
     return f'""{filler}' if found["comment"] is None else f" {filler}"
