@@ -64,7 +64,8 @@ class CaseFigures:
 class VersionFigures:
     """A version of a task on a device.
 
-    ``score`` is its speed-up over naive, ``library_score`` that over each case's fastest library, ``roofline_fraction``
+    ``score`` is its speed-up over naive, ``library_score`` that over each case's fastest library, ``bar_score`` that over
+    the faster of the two on each case: a library that is slower than the naive kernel is no bar. ``roofline_fraction`` is
     the geometric mean of the cases'. Each exists only if it does for all cases; ``problem`` says why there is no score.
     ``evaluation`` is the newest one that judged it: on this device, or, if it never ran there, elsewhere.
     """
@@ -75,6 +76,7 @@ class VersionFigures:
     cases: tuple[CaseFigures, ...]
     score: Ratio | None
     library_score: Ratio | None
+    bar_score: Ratio | None
     roofline_fraction: float | None
     problem: str | None
 
@@ -187,6 +189,7 @@ class Figures:
         figures: list[CaseFigures] = []
         speedups: list[statistics.Logs] = []
         ratios: list[statistics.Logs] = []
+        bars: list[statistics.Logs] = []
         references: set[str | None] = set()
         for case in cases:
             against_naive = self._paired(row.id, naive, case.name)
@@ -196,6 +199,8 @@ class Figures:
                 references.add(against_naive[0].reference_id)
             if against_library is not None:
                 ratios.append(against_library[1])
+            if against_naive is not None and against_library is not None:
+                bars.append(min(against_naive, against_library, key=lambda one: one[0].value)[1])
             speedup, library = against_naive and against_naive[0], against_library and against_library[0]
             figures.append(self._case(task, row, case, naive, speedup, library))
         problem = self._problem(row, figures)
@@ -208,6 +213,7 @@ class Figures:
             cases=tuple(figures),
             score=_mean(speedups, references.pop() if len(references) == 1 else None) if whole else None,
             library_score=_mean(ratios, None) if whole and len(ratios) == len(cases) else None,
+            bar_score=_mean(bars, None) if whole and len(bars) == len(cases) else None,
             roofline_fraction=statistics.geometric_mean(fractions) if whole and len(fractions) == len(cases) else None,
             problem=problem,
         )

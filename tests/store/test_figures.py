@@ -64,6 +64,18 @@ def test_ratios_are_those_of_the_medians_with_an_interval_around_them(store: Sto
     assert task.device == replace(GPU, uuid="", host="") and task.ceilings == CEILINGS
 
 
+def test_the_bar_is_on_each_case_the_faster_of_library_and_naive(store: Store) -> None:
+    small, *large = OP.cases
+    add(store, *measured(OP, {NAIVE: 0.4, LIBRARY: 0.2, GOOD: 0.8}, cases=[small]))
+    add(store, *measured(OP, {NAIVE: 0.2, LIBRARY: 0.5, GOOD: 0.8}, cases=large))
+    good = of(store, "good")
+    assert good.score is not None and good.library_score is not None and good.bar_score is not None
+    rivals = [min(one.speedup.value, one.library.value) for one in good.cases if one.speedup and one.library]
+    assert len(rivals) == len(OP.cases)
+    assert good.bar_score.value == pytest.approx(math.prod(rivals) ** (1 / len(rivals)))
+    assert good.bar_score.value < min(good.score.value, good.library_score.value)
+
+
 def test_only_what_was_measured_together_is_compared_and_the_newest_counts(store: Store) -> None:
     add(store, *measured(OP, {NAIVE: 0.2, GOOD: 0.4}, at=0))
     add(store, *measured(OP, {NAIVE: 0.2, GOOD: 0.6}, at=1, seed=1))
@@ -90,7 +102,7 @@ def test_a_library_that_lacks_a_case_is_no_reference_for_the_whole_task(store: S
     add(store, *measured(OP, {NAIVE: 0.2, GOOD: 0.4}))
     add(store, *measured(OP, {NAIVE: 0.2, LIBRARY: 0.3, GOOD: 0.4}, at=1, cases=OP.cases[1:]))
     good = of(store, "good")
-    assert good.score is not None and good.library_score is None
+    assert good.score is not None and good.library_score is None and good.bar_score is None
     assert [one.library is None for one in good.cases].count(True) == 1
     assert of(store, "library").score is None
 
