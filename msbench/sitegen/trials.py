@@ -253,8 +253,13 @@ def kills(trials: Iterable[Trial]) -> list[Kills]:
     ]
 
 
+def reason(trial: Trial) -> str:
+    """What came out, without its particulars: ``temporary files left behind`` of ``temporary files left behind: a, b``."""
+    return trial.outcome.partition(": ")[0]
+
+
 def _afterwards(tried: Sequence[Trial]) -> str:
-    counts = Counter(trial.outcome for trial in tried).most_common()
+    counts = Counter(trial.outcome if trial.held else reason(trial) for trial in tried).most_common()
     if len(counts) == 1:
         return counts[0][0]
     if len(counts) > 3:

@@ -159,6 +159,33 @@ def test_kills_are_summed_up_by_command_and_what_did_not_hold_is_shown_by_itself
     assert len(others) == 3
 
 
+def test_kills_that_failed_for_one_reason_have_one_line(empty: Store) -> None:
+    left = [
+        trial(
+            f"optimize, kill {i}", study=Study.FAULTS, outcome=f"temporary files left behind: nvidia-{i}", held=False,
+            details={"command": "optimize", "point": f"write {i}"},
+        )
+        for i in range(9)
+    ]  # fmt: skip
+    other = trial(
+        "optimize, kill 9", study=Study.FAULTS, outcome="a row was lost", held=False, details={"command": "optimize"}
+    )
+    empty.add_trials([*left, other])
+    [proof] = how.proofs(empty, Study.FAULTS)
+    found = {one["count"]: one for one in how.others(proof)}
+    assert sorted(found) == [1, 9]
+    assert found[9]["trial"] == left[0] and found[9]["point"] == "write 0"
+    assert found[1]["trial"] == other
+    [optimize] = trials.kills(proof.trials)
+    assert optimize.afterwards == "temporary files left behind (9); a row was lost (1)"
+
+
+def test_the_figures_at_the_top_have_their_days(store: Store) -> None:
+    site = Site(store)
+    found = {study: how.recordings(site, study) for study in Study}
+    assert {day for _, _, day in how.headlines(found, how.paces(site))} == {"1 November 2026"}
+
+
 def test_kills_that_all_went_differently_have_an_example() -> None:
     tried = [
         trial(
@@ -195,7 +222,7 @@ def test_of_each_command_the_newest_pace_is_shown(empty: Store, tmp_path: Path) 
         ("bench --batch 1", 900.0),
     ]
     text = page(empty, tmp_path, streams)
-    assert "candidates judged an hour on one GPU1 700" in " ".join(text.split())
+    assert "candidates judged an hour on one GPU1 November 20261 700" in " ".join(text.split())
     assert "4.90 s900" in " ".join(text.split())
     assert "4.90 s500" not in " ".join(text.split())
 

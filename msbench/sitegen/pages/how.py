@@ -112,30 +112,38 @@ def paces(site: Site) -> list[trials.Pace]:
     return trials.paces(one for one in site.store.trials(Study.THROUGHPUT) if one.device_id in gpus)
 
 
-def headlines(found: Mapping[Study, Sequence[Recording]], paces: Sequence[trials.Pace]) -> list[tuple[str, str]]:
-    """The figures at the top, as (value, what it is); a study that was not recorded has none."""
-    shown: list[tuple[str, str]] = []
+def headlines(found: Mapping[Study, Sequence[Recording]], paces: Sequence[trials.Pace]) -> list[tuple[str, str, str]]:
+    """The figures at the top, as (value, what it is, its day); a study that was not recorded has none."""
+    shown: list[tuple[str, str, str]] = []
     if found[Study.EXPLOITS]:
         best = found[Study.EXPLOITS][0]
         sums = trials.refusals(best.proof)
-        shown.append((f"{sums.refused} of {sums.tricks}", f"cheating kernels refused on {best.where}"))
+        what = f"cheating kernels refused on {best.where}"
+        shown.append((f"{sums.refused} of {sums.tricks}", what, _day(found[Study.EXPLOITS][:1])))
     if found[Study.MUTANTS]:
-        shown.append((_held(found[Study.MUTANTS][0].proof), "wrong kernels rejected wherever they are wrong"))
+        wrong = found[Study.MUTANTS][:1]
+        shown.append((_held(wrong[0].proof), "wrong kernels rejected wherever they are wrong", _day(wrong)))
     agreement = trials.agreement(trials.pairs(_of_one(found[Study.SAME])))
     if agreement:
-        shown.append(
-            (f"{agreement.covered} of {agreement.pairs}", "identical pairs not told apart, at 95 % confidence")
-        )
+        what = "identical pairs not told apart, at 95 % confidence"
+        shown.append((f"{agreement.covered} of {agreement.pairs}", what, _day(found[Study.SAME][:1])))
     if found[Study.SLOWDOWN]:
-        slowed = found[Study.SLOWDOWN][0].proof
-        shown.append((_held(slowed), "injected slowdowns found"))
+        slowed = found[Study.SLOWDOWN][:1]
+        shown.append((_held(slowed[0].proof), "injected slowdowns found", _day(slowed)))
     killed = [t for one in found[Study.FAULTS] for t in one.proof.trials if trials.killed(t)]
     if killed:
-        shown.append((f"{sum(t.held for t in killed)} of {len(killed)}", "kills that left no trace"))
+        left = f"{sum(t.held for t in killed)} of {len(killed)}"
+        shown.append((left, "kills that left no trace", _day(found[Study.FAULTS])))
     if paces:
-        most = max(pace.per_hour for pace in paces)
-        shown.append((fmt.count(most), "candidates judged an hour on one GPU"))
+        most = max(paces, key=lambda pace: pace.per_hour)
+        shown.append((fmt.count(most.per_hour), "candidates judged an hour on one GPU", fmt.day(most.created_at)))
     return shown
+
+
+def _day(recorded: Sequence[Recording]) -> str:
+    """The day of some recordings; of several days the first and the last."""
+    days = [fmt.day(instant) for instant in sorted(one.proof.created_at for one in recorded)]
+    return days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
 
 
 def _held(proof: Proof) -> str:
@@ -147,14 +155,23 @@ def _of_one(found: Sequence[Recording]) -> Sequence[Trial]:
 
 
 def others(proof: Proof) -> list[dict[str, object]]:
-    """Everything but the kills that held, one line each: what did not hold comes first."""
+    """Everything but the kills that held: what did not hold comes first.
+
+    One line each; kills of a command that did not hold for the same reason have one line together, with the first of them.
+    """
     shown = [trial for trial in proof.trials if not (trials.killed(trial) and trial.held)]
+    alike: dict[tuple[str, ...], list[Trial]] = {}
+    for trial in sorted(shown, key=lambda trial: trial.held):
+        command = trials.word(trial.details, "command")
+        same = (command, trials.reason(trial)) if trials.killed(trial) else (trial.subject,)
+        alike.setdefault(same, []).append(trial)
     return [
         {
-            "trial": trial,
-            "kind": "kill" if trials.killed(trial) else trials.word(trial.details, "kind") or trial.subject,
-            "command": trials.word(trial.details, "command"),
-            "point": trials.word(trial.details, "point"),
+            "trial": first,
+            "count": 1 + len(more),
+            "kind": "kill" if trials.killed(first) else trials.word(first.details, "kind") or first.subject,
+            "command": trials.word(first.details, "command"),
+            "point": trials.word(first.details, "point"),
         }
-        for trial in sorted(shown, key=lambda trial: trial.held)
+        for first, *more in alike.values()
     ]
