@@ -14,7 +14,7 @@ from msbench import plugins, resources
 from msbench.errors import MsbenchError
 from msbench.scratch import replace_folder, scratch
 from msbench.sitegen import format as fmt
-from msbench.sitegen.entries import slug
+from msbench.sitegen.entries import author, slug
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import File, Page
 
@@ -129,7 +129,7 @@ def _environment(site: Site, modules: list[ModuleType]) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(fmt.FILTERS, slug=slug)
+    environment.filters.update(fmt.FILTERS, slug=slug, author=author)
     links = [link for module in modules for link in getattr(module, "NAVIGATION", ())]
     environment.globals.update(site=site, navigation=[{"name": name, "href": href} for name, href in links])
     return environment

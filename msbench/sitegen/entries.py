@@ -50,6 +50,20 @@ _STAGES = {
 }
 
 
+BY_HAND = "by hand (manual provider)"
+"""Who answered a run's prompts through files: a person, or an agent that no endpoint of msbench's led to."""
+
+
+def author(model: str) -> str:
+    """The name under which a call was answered; where the manual provider was told none, its own word for that."""
+    return BY_HAND if model == "answered by hand" else model
+
+
+def failed(evaluation: EvaluationRow) -> bool:
+    """Whether a stage failed that says something about the kernel: one that an executor can't run has not failed."""
+    return evaluation.status not in (Status.PASSED, Status.PROFILE_FAILED, Status.UNSUPPORTED)
+
+
 def profiles_of(before: Version, after: Version) -> tuple[ProfileRow, ProfileRow] | None:
     """Profiles of two versions that can be compared: of one case by one tool; None where there are none."""
     for theirs in sorted(after.profiles, key=lambda p: p.source != "ncu"):
@@ -109,6 +123,11 @@ class Version:
         return self.figures.library_score
 
     @property
+    def over_bar(self) -> Ratio | None:
+        """How many times as fast as the faster of that call and the naive kernel, case by case, over all cases."""
+        return self.figures.bar_score
+
+    @property
     def of_roofline(self) -> float | None:
         """The fraction of the roofline that it reaches, over all cases."""
         return self.figures.roofline_fraction
@@ -141,11 +160,7 @@ class Version:
     @property
     def failed(self) -> bool:
         """Whether a stage failed that says something about the kernel."""
-        return self.evaluation is not None and self.evaluation.status not in (
-            Status.PASSED,
-            Status.PROFILE_FAILED,
-            Status.UNSUPPORTED,
-        )
+        return self.evaluation is not None and failed(self.evaluation)
 
     @property
     def state(self) -> str:
@@ -185,8 +200,14 @@ class Run:
 
     @property
     def by_hand(self) -> bool:
-        """Whether a person answered the prompts."""
+        """Whether the prompts were answered through files."""
         return self.row.provider == "manual"
+
+    @property
+    def answered_by(self) -> str:
+        """Who answered: the model; or by hand, with the name that the answers were given under, if any."""
+        name = author(self.row.model) or (BY_HAND if self.by_hand else self.row.provider)
+        return f"{name}, {BY_HAND}" if self.by_hand and name != BY_HAND else name
 
     @property
     def replayed(self) -> bool:

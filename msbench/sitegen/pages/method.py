@@ -3,12 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from msbench.model import Origin
+from msbench.sitegen import format as fmt
+from msbench.sitegen.entries import BY_HAND, failed
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import Page
+from msbench.store.tables import EvaluationRow
 
 NAVIGATION = (("Method", "method.html"),)
+
+ORIGINS = {
+    Origin.NAIVE: "The plain kernel that comes with each operator. Every other version is compared with it.",
+    Origin.LIBRARY: "A call of a vendor's library, such as cuBLASLt, cuDNN, CUB or cuSPARSE, behind the operator's launcher. "
+    "Where no library has the operator, straightforward stands for it: what a good programmer writes without measuring.",
+    Origin.AGENT: "Came out of a run of msbench optimize. The run's page says who answered the prompts: a model at an endpoint, "
+    f"or somebody {BY_HAND}, a person or an agent whose answers came through files.",
+    Origin.EXPERT: "Came with msbench as the best of its task at the time, written outside of such a run: there is no conversation to show.",
+    Origin.EXTERNAL: "Somebody's own file, given to msbench eval.",
+}
+"""Who wrote a version."""
+
+VARIANTS = {
+    "aligned": "The plain check: two launches, on outputs poisoned differently, whose results are compared.",
+    "misaligned": "Arrays aligned to their element only: finds 16-byte accesses where they are not allowed.",
+    "repeat": "Four launches, each over the outputs of the one before: finds races, and outputs that are added to.",
+    "aba": "Inputs A, then others (B) at the same addresses, then A again: finds results that are remembered.",
+    "touched": "A second launch with one element in 1024 changed: finds results that are remembered by a few elements.",
+    "recorded": "A call is recorded as a CUDA graph, which is read, and replayed on other inputs: finds work on another stream or "
+    "by the host, and work that is done only sometimes.",
+}
+"""What each variant of a check does with the kernel, and what it finds."""
 
 
 def pages(site: Site) -> Iterator[Page]:
@@ -18,10 +44,11 @@ def pages(site: Site) -> Iterator[Page]:
     context = {
         "devices": [(site.devices[d], site.store.ceilings(d), used[d]) for d in site.devices],
         "executors": sorted(Counter(e.executor for e in evaluations).items()),
-        "statuses": sorted(Counter(e.status for e in evaluations).items()),
+        "outcomes": outcomes(evaluations),
+        "origins": origins(site),
         "harnesses": sorted(Counter(e.harness for e in evaluations if e.harness).items()),
         "toolchains": sorted(Counter(b.toolchain for b in site.builds.values() if b.toolchain).items()),
-        "variants": sorted(Counter(c.variant for c in site.checks).items()),
+        "variants": [(name, n, VARIANTS.get(name, "")) for name, n in _in_order(site)],
         "distributions": sorted(Counter(site.cases[c.case_id].distribution for c in site.checks).items()),
         "first": min((e.started_at for e in evaluations), default=None),
         "last": max((e.started_at for e in evaluations), default=None),
@@ -33,3 +60,30 @@ def pages(site: Site) -> Iterator[Page]:
         "How msbench checks, measures and compares kernels.",
         context,
     )
+
+
+def origins(site: Site) -> list[tuple[str, int, str]]:
+    """Who wrote the versions: each origin, how many have it, and what it means."""
+    used = Counter(v.row.origin for v in site.versions.values())
+    return [(origin, used[origin], says) for origin, says in ORIGINS.items()]
+
+
+def outcomes(evaluations: Sequence[EvaluationRow]) -> str:
+    """What became of the evaluations; those that failed with the stages that they failed in."""
+    used = Counter(e.status for e in evaluations)
+    lost = Counter(e.status for e in evaluations if failed(e))
+    told = [_counted(status, n) for status, n in sorted(used.items()) if not lost[status]]
+    if lost:
+        stages = ", ".join(_counted(status.removesuffix("_failed"), n) for status, n in sorted(lost.items()))
+        told.append(f"{_counted('failed', lost.total())} ({stages})")
+    return ", ".join(told) or fmt.NONE
+
+
+def _counted(name: str, number: int) -> str:
+    return f"{name.replace('_', ' ')} {fmt.count(number)}"
+
+
+def _in_order(site: Site) -> list[tuple[str, int]]:
+    """The variants that were checked and how often, those that are explained first."""
+    used = Counter(c.variant for c in site.checks)
+    return [(name, used[name]) for name in (*VARIANTS, *sorted(used.keys() - VARIANTS.keys())) if used[name]]

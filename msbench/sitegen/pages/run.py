@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -35,8 +36,15 @@ def pages(site: Site) -> Iterator[Page]:
             "replays": [r for r in site.runs.values() if r.row.replay_of == run.row.id],
             "spend": _amounts(run.row.spend),
             "budget": _amounts(run.row.budget),
+            "replay": replay(run),
         }
         yield Page(run.href, "run.html", title, says, context, charts=chart is not None)
+
+
+def replay(run: Run) -> str:
+    """What gives a run's answers again, without a model and without anybody to ask."""
+    recording = run.row.replay_of or run.row.id
+    return shlex.join(["msbench", "optimize", run.task.id, "--provider", "replay", "--recording", recording])
 
 
 def progress(run: Run) -> Chart | None:
