@@ -127,6 +127,19 @@ def seconds(value: float | None) -> str:
     return f"{minutes // 60}{SPACE}h {minutes % 60}{SPACE}min"
 
 
+def kernel(name: str) -> str:
+    """A kernel's name without arguments, its template's and its own, and without outer namespaces: ``reduce::DeviceReduceKernel``.
+
+    The names of C++ libraries' kernels are up to a thousand characters long.
+    """
+    kept, depth = [], 0
+    for char in name.replace("(anonymous namespace)::", "").removeprefix("void "):
+        depth += (char in "<(") - (depth > 0 and char in ">)")
+        if not depth and char not in ">)":
+            kept.append(char)
+    return "::".join("".join(kept).strip().split("::")[-2:]) or name
+
+
 def dollars(value: float | None) -> str:
     """``$0.12``."""
     return NONE if value is None else f"${value:.2f}"
@@ -145,6 +158,22 @@ def day(instant: str | None) -> str:
 
 FILTERS = {
     f.__name__: f
-    for f in (digits, time, ratio, percent, share, count, bandwidth, rate, size, seconds, dollars, day, interval, typed)
+    for f in (
+        digits,
+        time,
+        ratio,
+        percent,
+        share,
+        count,
+        bandwidth,
+        rate,
+        size,
+        seconds,
+        dollars,
+        day,
+        interval,
+        kernel,
+        typed,
+    )
 }
 """What the templates know by name."""

@@ -9,13 +9,18 @@ from dataclasses import dataclass
 from msbench.sitegen import format as fmt
 
 
+def _plain(value: float) -> str:
+    """A whole number in full: rounded, two figures of one launch would contradict each other."""
+    return fmt.count(value) if abs(value) < 1e15 and value == round(value) else fmt.digits(value)
+
+
 @dataclass(frozen=True)
 class Meaning:
     """A metric's name for people and what it says. ``percent``: its values run from 0 to 100."""
 
     name: str
     says: str
-    show: Callable[[float], str] = fmt.digits
+    show: Callable[[float], str] = _plain
     percent: bool = False
 
 
@@ -108,6 +113,15 @@ _KNOWN: dict[str, Meaning] = {
     "launch__shared_mem_per_block_dynamic": Meaning(
         "Dynamic shared memory", "A block's; more, fewer blocks.", fmt.size
     ),
+    "launch__shared_mem_per_block": Meaning("Shared memory a block", "Static, dynamic and the driver's.", fmt.size),
+    "launch__shared_mem_per_block_driver": Meaning(
+        "Shared memory that the driver keeps", "Of each block's; the same for every kernel.", fmt.size
+    ),
+    "launch__shared_mem_config_size": Meaning(
+        "Shared memory of a multiprocessor", "As the launch divides it from L1.", fmt.size
+    ),
+    "launch__stack_size": Meaning("Stack a thread may use", "A setting of the process.", fmt.size),
+    "launch__persisting_l2_cache_size": Meaning("L2 set aside", "For data that is to stay.", fmt.size),
     "launch__grid_size": Meaning("Blocks", "Fewer than multiprocessors leave some of them idle.", fmt.count),
     "launch__block_size": Meaning("Threads a block", "They share memory and barriers.", fmt.count),
     "launch__waves_per_multiprocessor": Meaning("Waves", "Blocks over what fits at once; below 1 the GPU is not full."),
@@ -141,7 +155,7 @@ def meaning(metric: str) -> Meaning:
     known = [stem for stem in _KNOWN if metric == stem or metric.startswith((f"{stem}.", f"{stem}_"))]
     if not known:
         percent = ".pct" in metric or metric.endswith("_pct")
-        return Meaning(metric, "", _percent if percent else fmt.digits, percent)
+        return Meaning(metric, "", _percent if percent else fmt.size if "__bytes" in metric else _plain, percent)
     stem = max(known, key=len)
     return _KNOWN[stem]
 
@@ -182,11 +196,39 @@ def changes(before: Mapping[str, float], after: Mapping[str, float]) -> list[Cha
     return sorted(found, key=lambda c: (-c.weight, not c.meaning.says, c.metric))
 
 
+@dataclass(frozen=True)
+class Counter:
+    """One counter of one profile."""
+
+    metric: str
+    meaning: Meaning
+    value: float
+
+    @property
+    def shown(self) -> str:
+        """Its value with its unit."""
+        return self.meaning.show(self.value)
+
+
+def counters(profile: Mapping[str, float]) -> list[Counter]:
+    """The counters of one profile, each in one form, in the order in which :data:`_KNOWN` explains them; the others last."""
+    place = {what.name: i for i, what in enumerate(_KNOWN.values())}
+    found = [Counter(metric, meaning(metric), float(profile[metric])) for metric in _one_form_each(profile)]
+    return sorted(found, key=lambda c: (place.get(c.meaning.name, len(place)), c.metric))
+
+
+_OF_THE_MACHINE = ("c2clink__", "device__", "numa__", "nvlink__", "profiler__")
+"""Facts that some profiles hold beside the kernel's."""
+
+
 def _one_form_each(metrics: Iterable[str]) -> list[str]:
-    chosen: dict[str, str] = {}
+    """Of each counter the form that stands for it: :data:`_KNOWN` tells which forms are one; else the id before its form."""
+    chosen: dict[tuple[str, bool], str] = {}
     for metric in sorted(metrics, key=_form):
-        if not metric.startswith("device__attribute_"):
-            chosen.setdefault(meaning(metric).name, metric)
+        if not metric.startswith(_OF_THE_MACHINE):
+            what = meaning(metric)
+            name = what.name if what.says else metric.partition(".")[0]
+            chosen.setdefault((name, what.percent), metric)
     return sorted(chosen.values())
 
 

@@ -116,6 +116,31 @@ def test_pages_open_without_complaints_network_or_sideways_scrolling(
         assert reader.js("return document.querySelectorAll('h1').length") == 1, page
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_kernels_long_name_stays_inside_its_table(
+    reader: Reader, width: int, version_page: Callable[[str], str]
+) -> None:
+    reader.screen(width)
+    reader.open(version_page("cublas, Tile"))
+    for unfolded in (False, True):
+        reader.js("for (const e of document.querySelectorAll('#main details')) e.open = arguments[0]", unfolded)
+        assert reader.js("return document.documentElement.scrollWidth <= innerWidth"), f"unfolded: {unfolded}"
+    kernels = "[...document.querySelectorAll('[aria-label=Kernels] summary')]"
+    assert reader.js(f"return {kernels}.map((e) => e.textContent)") == ["gemm::Kernel"] * 2
+
+
+def test_a_long_command_takes_one_line_until_it_is_asked_for(
+    reader: Reader, version_page: Callable[[str], str]
+) -> None:
+    command = "document.querySelector('#main .clamp details')"
+    reader.screen(390)
+    reader.open(version_page("small blocks, "))
+    reader.js(f"{command}.querySelector('code').textContent = 'msbench bench ' + 'an_operator '.repeat(40)")
+    folded = reader.js(f"return {command}.offsetHeight")
+    reader.js(f"{command}.open = true")
+    assert folded < 40 < reader.js(f"return {command}.offsetHeight")
+
+
 def test_charts_are_drawn_with_the_themes_colours(reader: Reader) -> None:
     colour = "getComputedStyle(document.querySelector('.chart .legendtext')).fill"
     reader.open("op/rms_scale.html")
@@ -136,7 +161,7 @@ def test_the_theme_follows_the_system_until_it_is_chosen(reader: Reader) -> None
     assert reader.js(paper) == light
     reader.open("op/scale.html")
     assert reader.js(paper) == light  # remembered on the next page, against the system
-    assert reader.js("return document.querySelector('.theme').textContent") == "Dark"
+    assert reader.js("return document.querySelector('.theme').textContent") == "Switch to dark"
 
 
 def contrast(reader: Reader, selector: str) -> float:
@@ -216,8 +241,8 @@ def test_tabs_choose_the_precision_by_mouse_keyboard_and_address(reader: Reader)
 
 
 def test_a_table_sorts_by_its_numbers_within_groups(reader: Reader) -> None:
-    column = "return [...document.querySelectorAll('#main table.sortable')[0].querySelectorAll('tbody:last-of-type tr:not(.group)')].map((r) => r.cells[2].dataset.v)"
-    button = "document.querySelectorAll('#main table.sortable')[0].querySelectorAll('th button')[2]"
+    column = "return [...document.querySelectorAll('#main table.sortable')[0].querySelectorAll('tbody:first-of-type tr:not(.group)')].map((r) => r.cells[3].dataset.v)"
+    button = "document.querySelectorAll('#main table.sortable')[0].querySelectorAll('th button')[3]"
     reader.js(f"{button}.click()")
     down = reader.js(column)
     assert [float(v) for v in down if v] == sorted((float(v) for v in down if v), reverse=True)

@@ -9,6 +9,7 @@ from msbench.model import BuildResult
 from msbench.sitegen import metrics, sources, verdict
 from msbench.sitegen.entries import Version
 from msbench.sitegen.facts import Site
+from msbench.sitegen.format import SPACE
 from msbench.store.figures import Ratio
 from msbench.store.tables import ProfileRow
 from tests.sitegen.showcase import NASTY
@@ -118,6 +119,29 @@ def test_the_counters_that_moved_the_most_come_first() -> None:
         "old",
     ]
     assert [c.times for c in found] == ["+68 points", "×2.00", "×1.00", "–"]
+
+
+def test_of_a_profile_each_counter_is_shown_once_with_its_unit() -> None:
+    forms = {"avg": 10.9e6, "max": 11.5e6, "min": 9.1e6, "sum": 2.0**30}
+    found = metrics.counters(
+        {
+            **{f"dram__bytes_read.{form}": value for form, value in forms.items()},
+            **{f"vendor__new.{form}": value for form, value in forms.items()},
+            "launch__grid_size": 16384.0,
+            "launch__grid_dim_x": 16384.0,
+            "launch__shared_mem_per_block": 1152.0,
+            "device__attribute_chip": 384.0,
+            "nvlink__max_count": 18.0,
+        }
+    )
+    shown = [(one.metric, one.shown.replace(SPACE, " ")) for one in found]
+    assert shown == [
+        ("dram__bytes_read.sum", "1.00 GiB"),
+        ("launch__shared_mem_per_block", "1.12 KiB"),
+        ("launch__grid_size", "16 384"),
+        ("launch__grid_dim_x", "16 384"),
+        ("vendor__new.sum", "1 073 741 824"),
+    ]
 
 
 def test_a_metric_is_explained_by_the_longest_beginning_that_is_known() -> None:

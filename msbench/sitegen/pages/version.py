@@ -7,6 +7,7 @@ from typing import Any
 
 from msbench.model import Status
 from msbench.sitegen import charts, highlight, metrics, points, sources, verdict
+from msbench.sitegen import format as fmt
 from msbench.sitegen.diff import diff
 from msbench.sitegen.entries import SHORT, Version, profiles_of
 from msbench.sitegen.facts import Site
@@ -60,15 +61,13 @@ def facts(site: Site, v: Version) -> dict[str, Any]:
         "changes": changes,
         "bars": _bars(changes, parent, v),
         "profile": profile,
-        "counters": _counters(profile),
+        "counters": metrics.counters(profile.metrics) if profile and not pair else [],
         "evidence": _evidence(profile),
         "tool": sources.tool(profile) if profile else "",
         "cases": _cases(site, v, parent),
         "compared": site.compared(v, parent) if parent else None,
         "checks": _checks(site, v),
-        "kernels": [{k: x for k, x in kernel.items() if x is not None} for kernel in v.build.kernels]
-        if v.build
-        else [],
+        "kernels": _kernels(v),
         "log": _tail(v),
         "code": highlight.code(v.row.source),
         "file": f"{v.id[:SHORT]}.cu",
@@ -90,14 +89,6 @@ def _bars(changes: list[metrics.Change], parent: Version | None, v: Version) -> 
     before, after = [c.before or 0.0 for c in shown], [c.after or 0.0 for c in shown]
     labels = (parent.name if parent else "before", v.name)
     return charts.before_after("before-after", [c.meaning.name for c in shown], before, after, labels)
-
-
-def _counters(profile: ProfileRow | None) -> list[tuple[metrics.Meaning, str, str]]:
-    """A profile without a parent's to compare with: (meaning, metric id, value)."""
-    if profile is None:
-        return []
-    found = [(metrics.meaning(name), name, float(value)) for name, value in sorted(profile.metrics.items())]
-    return [(what, name, what.show(value)) for what, name, value in found]
 
 
 def _evidence(profile: ProfileRow | None) -> list[str]:
@@ -136,6 +127,23 @@ def _checks(site: Site, v: Version) -> list[dict[str, Any]]:
         if check.message:
             entry["messages"].append(check.message)
     return list(found.values())
+
+
+def _kernels(v: Version) -> dict[str, Any]:
+    """What the compiler said of each kernel, as a table: the heads of its columns, and rows of names and values."""
+    kernels = v.build.kernels if v.build else []
+    facts = list(dict.fromkeys(fact for kernel in kernels for fact in kernel if fact != "name"))
+    rows = [
+        {"name": str(kernel.get("name", "kernel")), "values": [_fact(fact, kernel.get(fact)) for fact in facts]}
+        for kernel in kernels
+    ]
+    return {"heads": [fact.removesuffix("_bytes").replace("_", " ") for fact in facts], "rows": rows}
+
+
+def _fact(name: str, value: Any) -> str:
+    if not isinstance(value, int):
+        return fmt.NONE if value is None else str(value)
+    return fmt.size(value) if name.endswith("_bytes") else fmt.count(value)
 
 
 def _tail(v: Version) -> str:
