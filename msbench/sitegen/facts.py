@@ -167,8 +167,28 @@ class Site:
         return next((v for v in self.versions_of(task_id) if v.row.origin == Origin.LIBRARY), None)
 
     def best(self, task_id: str) -> Version | None:
-        """The fastest version of ours that has a score; None where there is none."""
-        return next((v for v in self.versions_of(task_id) if v.ours and v.over_naive), None)
+        """The fastest version of ours that has a score; None where there is none.
+
+        Of a run's versions whose intervals overlap it is the one that the run chose, by comparing them directly: so the
+        run's page and the table of tasks name the same one.
+        """
+        fastest = next((v for v in self.versions_of(task_id) if v.ours and v.over_naive), None)
+        return (self._chosen(fastest) or fastest) if fastest else None
+
+    def _chosen(self, version: Version) -> Version | None:
+        """What the newest run that made this version chose; None where that is naive or clearly slower."""
+        told = sorted(self.steps_of(version.id), key=lambda one: (not one[0].replayed, one[0].row.started_at))
+        for run, _ in reversed(told):
+            chosen = self.versions.get(run.row.best_version_id or "")
+            if chosen and chosen.ours and _reaches(chosen.over_naive, version.over_naive):
+                return chosen
+        return None
+
+    def fastest(self, task_id: str) -> Version | None:
+        """Whatever is the fastest, ours or not; None where nothing was timed."""
+        rivals = (self.best(task_id), self.library(task_id), self.naive(task_id))
+        timed = [v for v in rivals if v and v.measured]
+        return max(timed, key=lambda v: v.over_naive.value if v.over_naive else 0.0, default=None)
 
     def runs_of(self, task_id: str) -> tuple[Run, ...]:
         """A task's runs, oldest first."""
@@ -250,6 +270,11 @@ class Site:
     def over(self, version: Version, reference: Version) -> Ratio | None:
         """How many times as fast ``version`` is as ``reference``; None where nothing compares them."""
         return self.compared(version, reference).overall
+
+
+def _reaches(lower: Ratio | None, higher: Ratio | None) -> bool:
+    """Whether two ratios' intervals overlap."""
+    return lower is not None and higher is not None and lower.high >= higher.low
 
 
 def _quotient(own: Ratio, other: Ratio) -> Ratio:

@@ -34,7 +34,7 @@ def task(site: Site, task_id: str) -> str:
         if naive is not None and naive.measured:
             return f"Only the naive kernel has been timed so far; {_roofline(naive)}."
         return "Nothing has been timed on a GPU yet."
-    who = f"The fastest version, {shown.name}, is " if best else f"The library call ({shown.name}) is "
+    who = f"The best version, {shown.name}, is " if best else f"The library call ({shown.name}) is "
     parts = [compared(shown.over_naive, "the naive kernel")] if shown.over_naive else []
     if best and best.over_library:
         parts += over_libraries(site, best, best.over_library, library)
@@ -47,7 +47,8 @@ def over_libraries(site: Site, best: Version, over: Ratio, library: Version | No
     """``over`` is against those that were timed beside it, among which ``library``, the fastest of all, may not have been."""
     aside = site.compared(best, library) if library else None
     if library is None or aside is None or aside.direct or aside.overall is None:
-        return [compared(over, "the fastest library call")]
+        slow = library and library.over_naive and library.over_naive.high < 1
+        return [compared(over, f"the fastest library call{', which is slower than the naive kernel' if slow else ''}")]
     return [
         compared(over, "the fastest library call beside it"),
         compared(aside.overall, f"{library.name}, timed on another occasion"),

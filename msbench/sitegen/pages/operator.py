@@ -40,7 +40,8 @@ def part(site: Site, task: TaskRow) -> dict[str, Any]:
         "naive": naive,
         "library": library,
         "best": best,
-        "versions": site.versions_of(task.id),
+        # Of ours the best comes first, also where another's figure is a little higher.
+        "versions": sorted(site.versions_of(task.id), key=lambda v: v.ours and v is not best),
         "cases": [case for case in site.cases.values() if case.task_id == task.id],
         "time": points.time_chart(site, f"time-{task.precision}", roles),
         "roofline": points.roofline_chart(site, f"roofline-{task.precision}", roles),

@@ -1,0 +1,134 @@
+"""Which version of a task is shown as what, and that all pages say the same of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from msbench.model import Candidate, Origin
+from msbench.sitegen import format as fmt
+from msbench.sitegen import verdict
+from msbench.sitegen.facts import Site
+from msbench.sitegen.pages import home, method, run
+from msbench.store.store import Store
+from tests import factories as make
+
+OP = make.operator()
+NAIVE = make.candidate(OP, "naive", Origin.NAIVE)
+LIBRARY = make.candidate(OP, "library", Origin.LIBRARY)
+EARLIER, LATER = make.candidate(OP, "step 1"), make.candidate(OP, "step 2")
+TASK = "scale/fp32"
+
+
+@pytest.fixture
+def empty() -> Iterator[Store]:
+    with Store(":memory:") as store:
+        yield store
+
+
+def measured(store: Store, versions: dict[Candidate, float]) -> None:
+    for one in make.measured(OP, versions):
+        store.add_evaluation(OP, one)
+
+
+def chose(store: Store, best: Candidate) -> None:
+    """A run that made both versions and chose one."""
+    row = make.run_row(OP, run_id="5e1ec7ed", best_version_id=best.id)
+    store.start_run(row)
+    for number, version in enumerate((EARLIER, LATER), start=1):
+        store.add_step(make.step_row(row, number, "improved", version_id=version.id, parent_version_id=NAIVE.id))
+
+
+@pytest.mark.parametrize(
+    ("library", "ours", "fastest"), [(0.1, 0.8, "step 1"), (0.9, 0.8, "library"), (0.1, 0.3, "naive")]
+)
+def test_the_fastest_is_shown_whoever_wrote_it(empty: Store, library: float, ours: float, fastest: str) -> None:
+    measured(empty, {NAIVE: 0.4, LIBRARY: library, EARLIER: ours})
+    shown = home.row(Site(empty), TASK)
+    assert shown["best"].name == "step 1"
+    assert shown["fastest"].name == fastest
+
+
+def test_of_versions_that_can_not_be_told_apart_the_best_is_the_one_that_the_run_chose(empty: Store) -> None:
+    measured(empty, {NAIVE: 0.2, EARLIER: 0.8, LATER: 0.8001})
+    first, second = Site(empty).versions_of(TASK)[1:]
+    assert first.over_naive and second.over_naive and second.over_naive.high >= first.over_naive.low
+    slower = EARLIER if second.id == EARLIER.id else LATER
+    chose(empty, slower)
+    site = Site(empty)
+    best = site.best(TASK)
+    assert best is not None and best.id == slower.id
+    assert verdict.task(site, TASK).startswith(f"The best version, {slower.label}, is ")
+    assert home.row(site, TASK)["fastest"] is best
+
+
+@pytest.mark.parametrize(("first", "chosen"), [(0.8, LATER), (0.2, NAIVE)])
+def test_a_choice_that_is_clearly_slower_or_not_ours_is_not_the_best(
+    empty: Store, first: float, chosen: Candidate
+) -> None:
+    measured(empty, {NAIVE: 0.2, EARLIER: first, LATER: 0.15})
+    chose(empty, chosen)
+    best = Site(empty).best(TASK)
+    assert best is not None and best.id == EARLIER.id
+
+
+def test_a_library_that_is_slower_than_the_naive_kernel_is_no_bar_and_is_called_so(empty: Store) -> None:
+    measured(empty, {NAIVE: 0.4, LIBRARY: 0.1, EARLIER: 0.8})
+    site = Site(empty)
+    (value, what), *_ = [one for one in home.headlines(site) if "library" in one[1]]
+    (best,) = (v for v in site.versions.values() if v.ours)
+    assert best.over_naive and value == fmt.ratio(best.over_naive.value)
+    assert what.startswith("over the faster of the library’s call and the naive kernel, ")
+    assert "as the fastest library call, which is slower than the naive kernel, over 4 cases" in verdict.task(
+        site, TASK
+    )
+
+
+def test_tasks_with_versions_of_our_own_come_first(empty: Store) -> None:
+    others = make.operator("a_first_one")
+    for one in make.measured(others, {make.candidate(others, "naive", Origin.NAIVE): 0.3}):
+        empty.add_evaluation(others, one)
+    measured(empty, {NAIVE: 0.2, EARLIER: 0.8})
+    assert [[r["task"].operator for r in rows] for _, rows in home.scenarios(Site(empty))] == [
+        ["scale"],
+        ["a_first_one"],
+    ]
+
+
+def test_failures_are_counted_alike_on_every_page(site: Site) -> None:
+    lost = [e for e in site.evaluations.values() if e.status.endswith("_failed")]
+    _, kept = home.headlines(site)[-1]
+    assert f"in {len(site.evaluations)} evaluations, of which {len(lost)} failed and are kept" in kept
+    said = method.outcomes(list(site.evaluations.values()))
+    stages = re.search(r"failed (\d+) \((.*)\)$", said)
+    assert stages is not None and int(stages[1]) == len(lost)
+    assert sum(int(n) for n in re.findall(r"\d+", stages[2])) == len(lost)
+    assert method.outcomes([]) == "–"
+
+
+def test_a_run_is_repeated_from_its_recording(site: Site) -> None:
+    original, replayed = site.runs["5f0c1f0e7d"], site.runs["0a77ab31c2"]
+    command = "msbench optimize rms_scale/fp32 --provider replay --recording 5f0c1f0e7d"
+    assert run.replay(original) == run.replay(replayed) == command
+
+
+def test_who_answered_is_said_the_same_way_everywhere(site: Site, built: Path) -> None:
+    assert site.runs["5f0c1f0e7d"].answered_by == "by hand (manual provider)"
+    assert site.runs["0a77ab31c2"].answered_by == "by hand (manual provider)"  # which the replay repeats
+    named = replace(site.runs["5f0c1f0e7d"], row=make.run_row(OP, provider="manual", model="somebody"))
+    assert named.answered_by == "somebody, by hand (manual provider)"
+    for page in built.rglob("*.html"):
+        text = re.sub(r"<[^>]*>", "", page.read_text(encoding="utf-8"))
+        for said in re.findall(r"by hand.{0,18}", text.replace("through language-model agents or by hand", "")):
+            assert said.startswith("by hand (manual provider)"), page
+
+
+def test_what_a_processor_lacks_is_not_printed(site: Site, built: Path) -> None:
+    text = unescape((built / "method.html").read_text(encoding="utf-8"))
+    assert text.count("multiprocessors,") == sum(d.kind == "cuda" for d in site.devices.values())
+    assert "0\u202fB L2" not in text
