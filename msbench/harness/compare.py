@@ -176,7 +176,7 @@ def _require(
 def _wrong_reference(output: Array, given: Any, shape: tuple[int, ...]) -> str | None:
     """What is wrong with an output's reference. One that was rounded on its way would let wrong kernels pass."""
     if given.shape != shape:
-        return f"has the shape {given.shape}; return one of {shape}, which the spec declares."
+        return f"has the shape {given.shape}; return that which the spec declares, {shape}."
     if given.dtype == np.float64 or (output.dtype == "i32" and given.dtype.kind in "iu"):
         return None
     meant = "float64 or integers" if output.dtype == "i32" else "float64, as the inputs are"

@@ -57,20 +57,22 @@ def judge(
     if over_best is not None and over_best not in (speedup, over_parent):
         parts.append(f"{over_best:.2f}x over the best before it")
         told.append(f"{_told_apart(over_best)}x over the best before it, timed side by side")
-    if held is not None and over_parent is not None and needed is not None:
+    if held is not None and predicted is not None and over_parent is not None:
         verdict = f"so the hypothesis {'held' if held else 'did not hold'}"
         parts.append(f"{predicted:.2f}x was predicted, {verdict}")
-        told.append(f"{predicted:.2f}x was predicted and {_told_apart(needed, over_parent)}x needed, {verdict}")
+        places = 2 if abs(predicted - 1) > 10 * RESOLUTION else 3
+        needs = f"{_told_apart(_needed(predicted), over_parent)}x needed"
+        told.append(f"{predicted:.{places}f}x was predicted and {needs}, {verdict}")
     return Verdict(_outcome(over_best), speedup, held, "; ".join(parts) + ".", "; ".join(told) + ".")
 
 
 def _told_apart(ratio: float, other: float | None = None) -> str:
     """With as many digits as it takes to see on which side of ``other`` it is, and whether it is a gain or a loss."""
     limits = [limit for limit in (other, 1 + RESOLUTION, 1 - RESOLUTION) if limit is not None and limit != ratio]
-    for places in (2, 3):
+    for places in (2, 3, 4):
         if all(f"{ratio:.{places}f}" != f"{limit:.{places}f}" for limit in limits):
             return f"{ratio:.{places}f}"
-    return f"{ratio:.4f}"
+    return f"{ratio:.5f}"
 
 
 def _outcome(over_best: float | None) -> Outcome:
