@@ -61,14 +61,14 @@ def audit(executor: Executor, found: Sequence[Found], settings: Settings, progre
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def see_that_cases_are_known(found: Sequence[Found], settings: Settings) -> None:
+def see_that_cases_are_known(found: Sequence[Found], cases: str) -> None:
     """That every case that is asked for is one of an operator of these files; those without it leave it out.
 
     Raises:
         UnknownNameError: one is none of any.
     """
     names = {file.symbol.function.operator for file in found if file.symbol is not None}
-    see_that_known([operators.load(name) for name in sorted(names)], settings.cases, settings.seed)
+    see_that_known([operators.load(name) for name in sorted(names)], cases)
 
 
 def _task(file: Found) -> str:

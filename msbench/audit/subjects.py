@@ -64,7 +64,7 @@ def planned(
     cases: dict[Case, None] = {}
     for part in _parts(selector):
         try:
-            cases |= dict.fromkeys(_as_passed(case, symbol, op) for case in _cases(op, part, seed))
+            cases |= dict.fromkeys(_as_passed(case, symbol, op) for case in _cases(op, symbol, part, seed))
         except UnknownNameError:
             left_out[Kind.UNSEEN] += 1
     for case in sorted(cases, key=lambda c: work(op, c)):
@@ -82,7 +82,7 @@ def planned(
     return items, left_out
 
 
-def see_that_known(ops: Sequence[Operator], selector: str, seed: int) -> None:
+def see_that_known(ops: Sequence[Operator], selector: str) -> None:
     """That every part of ``selector`` names cases of one of these operators at least.
 
     Raises:
@@ -92,7 +92,7 @@ def see_that_known(ops: Sequence[Operator], selector: str, seed: int) -> None:
         unknown: list[UnknownNameError] = []
         for op in ops:
             try:
-                _cases(op, part, seed)
+                select_cases(op, part)
                 break
             except UnknownNameError as error:
                 unknown.append(error)

@@ -69,8 +69,7 @@ def audit(
     from msbench.harness.protocols import Remembers
 
     found = files.find(folder, conventions.load(abi))
-    settings = Settings(cases, seed, budget)
-    see_that_cases_are_known(found, settings)
+    see_that_cases_are_known(found, cases)
     if markdown is not None:
         see_that_writable(markdown, markdown.with_suffix(".json"))
     any_seed = seed is None
@@ -89,7 +88,7 @@ def audit(
         left = [f for f in found if f.name not in verdicts]
         if resume:
             err.print(f"{len(verdicts)} of {len(found)} files are done already.")
-        for verdict in audited(chosen, left, settings, live):
+        for verdict in audited(chosen, left, Settings(cases, seed, budget), live):
             verdicts[verdict.file] = verdict
             trial = Trial(
                 study=Study.AUDIT,

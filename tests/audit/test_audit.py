@@ -166,10 +166,10 @@ def test_a_case_that_no_operator_has_is_refused(parts: list[str]) -> None:
     for found, refused in (([relu, softmax], nobodys), ([softmax], [p for p in parts if p in (*nobodys, "N=64")])):
         if refused:
             with pytest.raises(UnknownNameError, match=f"There is no case of .* '{refused[0]}'"):
-                see_that_cases_are_known(found, Settings("+".join(parts)))
+                see_that_cases_are_known(found, "+".join(parts))
         else:
-            see_that_cases_are_known(found, Settings(" + ".join(parts)))
-    see_that_cases_are_known([files.identify("a.cu", b"", ABI)], Settings("papr"))  # there is nothing to try it on
+            see_that_cases_are_known(found, " + ".join(parts))
+    see_that_cases_are_known([files.identify("a.cu", b"", ABI)], "papr")  # there is nothing to try it on
 
 
 def test_a_verdict_survives_being_stored(verdicts: Mapping[str, Verdict]) -> None:
