@@ -50,9 +50,9 @@ def evaluations(path: str = "x.sqlite") -> list[Evaluation]:
         return [store.evaluation(row.id) for row in sorted(rows, key=lambda row: row.started_at)]
 
 
-def hidden(evaluation: Evaluation) -> list[tuple[str, float | None]]:
+def hidden(evaluation: Evaluation) -> set[tuple[str, float | None]]:
     """The hidden cases that were checked, and how near each came to its bound."""
-    return [(c.case.id, c.worst) for c in evaluation.checks if c.case.split is Split.HELDOUT]
+    return {(c.case.id, c.worst) for c in evaluation.checks if c.case.split is Split.HELDOUT}
 
 
 def test_each_evaluation_draws_a_seed_and_its_command_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
