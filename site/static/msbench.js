@@ -17,7 +17,7 @@
   function applyTheme() {
     const chosen = memory.get();
     if (chosen === "dark" || chosen === "light") root.dataset.theme = chosen;
-    for (const button of all(".theme")) button.textContent = isDark() ? "Light" : "Dark";
+    for (const button of all(".theme")) button.textContent = `Switch to ${isDark() ? "light" : "dark"}`;
     for (const chart of all(".chart.drawn")) draw(chart);
   }
 
