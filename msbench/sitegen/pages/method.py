@@ -30,7 +30,7 @@ VARIANTS = {
     "misaligned": "Arrays aligned to their element only: finds 16-byte accesses where they are not allowed.",
     "repeat": "Four launches, each over the outputs of the one before: finds races, and outputs that are added to.",
     "aba": "Inputs A, then others (B) at the same addresses, then A again: finds results that are remembered.",
-    "touched": "A second launch with one element in 1024 changed: finds results that are remembered by a few elements.",
+    "touched": "A second launch in which a few elements are others: finds results that are remembered by a few elements.",
     "recorded": "A call is recorded as a CUDA graph, which is read, and replayed on other inputs: finds work on another stream or "
     "by the host, and work that is done only sometimes.",
 }
