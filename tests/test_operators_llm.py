@@ -195,7 +195,7 @@ def test_the_check_finds_a_one_pass_variance() -> None:
 def test_the_check_finds_weights_without_the_maximum() -> None:
     op = OPERATORS["merge_attn_states"]
     source = edited(op, ("expf(a - most)", "expf(a)"), ("expf(b - most)", "expf(b)"), ("most + logf", "logf"))
-    assert passes(op, source, case("uniform", T=9, H=3, D=5))
+    assert not passes(op, source, case("uniform", T=9, H=3, D=5))  # by its outliers
     assert not passes(op, source, case("masked", T=9, H=3, D=5))
 
 
