@@ -14,7 +14,7 @@ _MOST = 512  # repetitions of one command
 
 
 class WholeCalls:
-    """``timing.Subject``: a version whose cold times are those of whole calls, and whose hot ones have no cache emptied."""
+    """``track.Subject``: a version whose cold times are those of whole calls, and whose hot ones have no cache emptied."""
 
     def __init__(self, runner: GpuRunner) -> None:
         self._runner = runner

@@ -9,127 +9,45 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, median
 from typing import Protocol
 
 from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
 from msbench.harness.check import fault_of
-from msbench.harness.gpu_runner import Batch, Job
+from msbench.harness.gpu_runner import Job
+from msbench.harness.plausible import compare_clocks, is_possible, needs_nothing
 from msbench.harness.sittings import number_of
 from msbench.harness.telemetry import Telemetry
+from msbench.harness.track import (
+    FLOOR_LAUNCHES,
+    OTHER_COMMANDS,
+    OVERHEAD_NS,
+    PLACES,
+    SLOW_NS,
+    Again,
+    Subject,
+    Track,
+    repetitions_for,
+)
 from msbench.model import Failure, Fault, Measurement
 from msbench.spec import Case
-from msbench.statistics import converged, round_centres
-
-BATCH_NS = 2e6
-"""How long a batch takes, unless one repetition takes longer."""
-
-QUEUE = 600
-"""Commands of a batch behind a held stream; a stream takes about a thousand before it makes the host wait."""
+from msbench.statistics import converged
 
 MAX_ROUNDS = 200
-SLOW_NS = 1e8
-"""A call that takes this long is repeated no more than its figure needs, and is not timed hot."""
 
-BATCH_REPETITIONS = 16
-"""A batch has no more than this: short calls gain more from further rounds."""
-
-PLACES = 16
-"""A multiple of so many repetitions has calls launched equally often at each place (native/runner.cu, ``runner_cold``)."""
-
-_FIXED_COMMANDS = (
-    4  # of a repetition, besides the call's own: two events, the read over L2, and a launch after every fourth
-)
-_OTHER_COMMANDS = 2  # where there are inputs and a workspace: two elements change places, and it is overwritten
-_UNKNOWN_NODES = 16  # of a call that can't be captured
 _MIN_ROUNDS = 10  # of calls that are fast
 _MIN_SITTING_ROUNDS = 25  # in each of several sittings: starting its processes takes far longer than these
-_MIN_LONG_ROUNDS = 5
-_MIN_SLOW_ROUNDS = 3
 _LONG_ROUND_NS = 5e7
-_OVERHEAD_NS = 3.5e4  # of a cold repetition: reading over L2 and two events
-_ENQUEUE_NS = 1e8  # that the host may take for a batch, well below gpu_runner.HOLD_S
-_HOT_GRAPH_NS = 2e5
 _HOT_SAMPLE_NS = 5e5
 _HOT_SAMPLES = 7
-_HOT_NODES = 512
-
-# How much longer than hot a call may take where nothing is left that an earlier one wrote.
-_FRESH_TRIALS = 3
-_FRESH_FACTOR = 2.0
-_FRESH_NS = 5e3
-_FRESH_SAMPLES = 3
-_FRESH_COMMANDS = 8  # of such a call, besides its own: outputs, workspace, inputs
-_FRESH_LONG_NS = 1e7  # longer calls are sampled once
-
-_COLD_SHARE = 0.4
-"""What part of its hot time a call takes at least where nothing is cached. (Copies that the caches can take are faster where
-nothing else has to be written back: 0.64 has been seen.)"""
-_COLD_NS = 5e3
-_COLD_TRIALS = 3
-
 _FLOOR_REPETITIONS = PLACES
-_FLOOR_LAUNCHES = 4  # empty kernels in a row, which tell what longer calls pay; one alone tells what the shortest do
 _FLOOR_ROUNDS = range(0, _MIN_ROUNDS, 2)  # that have floors, which take as long as a short call's batch
 _SITTING_FLOOR_ROUNDS = range(_MIN_SITTING_ROUNDS)  # which tell them to some nanoseconds
 _MOST_SHIFT_NS = 400.0  # 323 were the most in 5885 groups on an H200, 2026-11-20 to 22
 _BUSY_S = 0.01
 _ROUNDS_A_READING = 8  # of the GPU's clocks, which takes some milliseconds
-
-# How far the worker's times may lie below the referee's wall clock: outputs and workspace are overwritten besides, which takes
-# no longer than writing them does in the call, and each of these commands has a launch.
-_CLOCK_TRIALS = 3
-_CLOCK_FACTOR = 4.0
-_CLOCK_EACH_NS = 6e4
-_CLOCK_ONCE_NS = 5e6
-
-
-class Subject(Protocol):
-    """What is timed: ``GpuRunner``, and what tests put in its place."""
-
-    def prepare(self, job: Job) -> None: ...
-
-    def keeps_stream(self, wait_s: float) -> None: ...
-
-    def cold(
-        self,
-        first_set: int,
-        repetitions: int,
-        *,
-        held: bool = True,
-        limit_s: float = 30.0,
-        place: int | None = None,
-        stirs: int | None = None,
-        last: bool = False,
-    ) -> Batch: ...
-
-    def floor(self, repetitions: int, launches: int = 1) -> Batch: ...
-
-    def capture(self, copies: int) -> int: ...
-
-    def replay(self, replays: int, samples: int, *, limit_s: float = 30.0) -> tuple[float, ...]: ...
-
-    def fresh_ns(self, copies: int, replays: int, samples: int) -> float | None: ...
-
-    def busy(self, seconds: float) -> None: ...
-
-    @property
-    def alive(self) -> bool: ...
-
-
-class Again(Protocol):
-    """Runs a version as it is timed, so that it can't tell that somebody looks."""
-
-    def cold(self, number: int, stirs: int, *, last: bool) -> tuple[int, int]:
-        """A batch whose last repetition is on input set ``number``; its first set, and how many repetitions it had.
-
-        ``stirs``, ``last``: see ``Subject.cold``.
-        """
-
-    def hot(self) -> bool:
-        """Calls on input set 0, as hot ones are timed; False if none were."""
 
 
 class Verify(Protocol):
@@ -162,93 +80,6 @@ class Enough:
         if sittings == 1:
             return cls(budget_s, half_width, _MIN_ROUNDS, _FLOOR_ROUNDS)
         return cls(budget_s / sittings, half_width, _MIN_SITTING_ROUNDS, _SITTING_FLOOR_ROUNDS)
-
-
-@dataclass
-class Track:
-    """One version on its way through a measurement."""
-
-    subject: Subject
-    rng: random.Random = field(default_factory=random.Random)
-    sets: int = 1
-    nodes: int | None = None  # device operations of a call, where it can be captured
-    estimate_ns: float = 0.0
-    repetitions: int = 1
-    turn: int = 0
-    rounds: list[tuple[float, ...]] = field(default_factory=list)
-    host_ns: list[float] = field(default_factory=list)
-    floors: dict[int, list[float]] = field(default_factory=dict)
-    hot_ns: float | None = None
-    hot_note: str = ""
-    noisy: bool = True
-    failure: Failure | None = None
-
-    @property
-    def alive(self) -> bool:
-        """Whether it still takes part."""
-        return self.failure is None
-
-    @property
-    def commands(self) -> int:
-        """How many commands a call enqueues, as far as is known."""
-        return self.nodes or _UNKNOWN_NODES
-
-    def floor_ns(self, launches: int = 1) -> float | None:
-        """What so many empty kernels in a row took in this version's process, in the same rounds.
-
-        Of one and of ``_FLOOR_LAUNCHES`` it is measured, between and beyond them it is on a line with these, and with nothing.
-        """
-        if 1 not in self.floors or _FLOOR_LAUNCHES not in self.floors:
-            return None
-        one, several = (round_centres([self.floors[number]]).item() for number in (1, _FLOOR_LAUNCHES))
-        if launches >= _FLOOR_LAUNCHES:
-            return several * launches / _FLOOR_LAUNCHES
-        return one + (several - one) * (launches - 1) / (_FLOOR_LAUNCHES - 1)
-
-    @property
-    def held(self) -> bool:
-        """Whether its call fits into a held stream's queue."""
-        return self.commands + _FIXED_COMMANDS < QUEUE
-
-    @property
-    def min_rounds(self) -> int:
-        """How many rounds it needs at least."""
-        return _MIN_SLOW_ROUNDS if self.estimate_ns > SLOW_NS else _MIN_LONG_ROUNDS
-
-    def start_over(self) -> None:
-        """Forget what was timed."""
-        self.rounds.clear()
-        self.host_ns.clear()
-        self.floors.clear()
-
-    def batch(
-        self, repetitions: int | None = None, *, place: int | None = None, stirs: int | None = None, last: bool = False
-    ) -> Batch:
-        """One batch on the next input sets; see ``Subject.cold``."""
-        count = repetitions or self.repetitions
-        limit_s = 30.0 + 10 * count * (self.estimate_ns + _OVERHEAD_NS) / 1e9
-        batch = self.subject.cold(
-            self.turn, count, held=self.held, limit_s=limit_s, place=place, stirs=stirs, last=last
-        )
-        self.turn += count
-        return batch
-
-    def cold(self, number: int, stirs: int, *, last: bool) -> tuple[int, int]:
-        """See ``Again``. It begins like any batch, and how long it is no call can know before it is over."""
-        lengths = [n for n in range(1, self.repetitions + 1) if (self.turn + n - 1) % self.sets == number]
-        if not lengths:
-            self.turn, lengths = number, [1]
-        first, count = self.turn, self.rng.choice(lengths)
-        self.batch(count, stirs=stirs, last=last)
-        return first % self.sets, count
-
-    def hot(self) -> bool:
-        """See ``Again``."""
-        if self.hot_ns is None:
-            return False
-        self.subject.capture(_copies(self))
-        self.subject.replay(1, 1)
-        return True
 
 
 def measure_group(
@@ -293,7 +124,7 @@ def measure_group(
             track.start_over()
         _interleave(tracks, rng, enough, telemetry, clock)
     for track in tracks if suspicious else ():
-        _guarded(track, partial(_compare_clocks, clock=clock))
+        _guarded(track, partial(compare_clocks, clock=clock))
     for track in tracks:
         _guarded(track, partial(_hot, suspicious=suspicious))
     _verify(tracks, verify.at_the_end)
@@ -342,21 +173,6 @@ def _shifted(samples: Sequence[float], shift: float) -> tuple[float, ...]:
     return tuple(float(round(sample + shift)) for sample in samples)
 
 
-def repetitions_for(estimate_ns: float, host_ns: float, nodes: int, outputs: int) -> int:
-    """How many repetitions a batch has: about BATCH_NS of them, and no more than a held stream can wait for or take.
-
-    A multiple of PLACES, where it is that many, or could be within twice that time.
-    """
-    each_ns = estimate_ns + _OVERHEAD_NS
-    by_time = int(BATCH_NS / each_ns)
-    if by_time < PLACES and each_ns * PLACES <= 2 * BATCH_NS:
-        by_time = PLACES
-    by_host = int(_ENQUEUE_NS / max(host_ns, 1.0))
-    by_queue = QUEUE // (_FIXED_COMMANDS + nodes + outputs)
-    count = max(1, min(by_time, by_host, by_queue, BATCH_REPETITIONS))
-    return count - count % PLACES if count > PLACES else count
-
-
 def _warm_up(track: Track, job: Job, suspicious: bool) -> None:
     """Untimed calls: every kernel is loaded, every library set up, on each input set; and how long a call takes."""
     subject = track.subject
@@ -373,7 +189,7 @@ def _warm_up(track: Track, job: Job, suspicious: bool) -> None:
     track.hot_note = _capture(track)
     if slow:
         return
-    host_ns, outputs = max(first.host_ns), len(job.output_bytes) + _OTHER_COMMANDS
+    host_ns, outputs = max(first.host_ns), len(job.output_bytes) + OTHER_COMMANDS
     track.repetitions = repetitions_for(track.estimate_ns, host_ns, track.commands, outputs)
     track.estimate_ns = min(track.batch(min(track.repetitions, 8)).samples_ns)
     track.repetitions = repetitions_for(track.estimate_ns, host_ns, track.commands, outputs)
@@ -462,7 +278,7 @@ def _keep_clocks_up(tracks: Sequence[Track]) -> None:
 def _round(track: Track, place: int, floor_rounds: range) -> None:
     batch = track.batch(place=place)
     if len(track.rounds) in floor_rounds:
-        for launches in (1, _FLOOR_LAUNCHES):
+        for launches in (1, FLOOR_LAUNCHES):
             floor = track.subject.floor(_FLOOR_REPETITIONS, launches)
             track.floors.setdefault(launches, []).extend(floor.samples_ns)
     track.rounds.append(batch.samples_ns)
@@ -494,7 +310,7 @@ def _least_rounds(tracks: Sequence[Track], enough: Enough) -> int:
 
 def _long(alive: Sequence[Track]) -> bool:
     """Whether a round takes so long that few must do."""
-    return sum(t.repetitions * (t.estimate_ns + _OVERHEAD_NS) for t in alive) > _LONG_ROUND_NS
+    return sum(t.repetitions * (t.estimate_ns + OVERHEAD_NS) for t in alive) > _LONG_ROUND_NS
 
 
 def _judge(alive: Sequence[Track], half_width: float) -> None:
@@ -511,27 +327,6 @@ def _judge(alive: Sequence[Track], half_width: float) -> None:
         fastest.noisy = not converged(fastest.rounds, [(fastest.estimate_ns,)] * len(fastest.rounds), half_width)
 
 
-def _compare_clocks(track: Track, clock: Callable[[], float]) -> None:
-    """See that the times which the worker tells are not far below what this process's own clock allows.
-
-    Raises:
-        LaunchFailed: they are; kind ``impossible``.
-    """
-    for _ in range(_CLOCK_TRIALS):
-        start = clock()
-        batch = track.batch()
-        between = clock()
-        floor = track.subject.floor(len(batch.samples_ns), min(track.nodes or 1, _FLOOR_LAUNCHES))
-        mine_ns = ((between - start) - (clock() - between)) * 1e9
-        told_ns = sum(batch.samples_ns) - sum(floor.samples_ns) + sum(batch.host_ns)
-        allowed_ns = _CLOCK_FACTOR * max(told_ns, 0.0) + _CLOCK_EACH_NS * len(batch.samples_ns) + _CLOCK_ONCE_NS
-        if mine_ns <= allowed_ns:
-            return
-    raise LaunchFailed(
-        "the times that its process tells are far below what its calls take by the referee's own clock", "impossible"
-    )
-
-
 def _hot(track: Track, suspicious: bool) -> None:
     """Replays of a captured graph with nothing in between: inputs and code are in the caches where they fit."""
     if track.hot_note:
@@ -539,54 +334,17 @@ def _hot(track: Track, suspicious: bool) -> None:
     if track.estimate_ns > SLOW_NS:
         track.hot_note = "Not timed hot: a call takes longer than 0.1 s."
         return
-    copies = _copies(track)
+    copies = track.copies
     track.subject.capture(copies)
     replays = max(1, min(20, int(_HOT_SAMPLE_NS / (copies * track.estimate_ns))))
-    samples = track.subject.replay(replays, _HOT_SAMPLES)
-    track.hot_ns = median(samples) / (replays * copies)
+
+    def time_hot() -> float:
+        return median(track.subject.replay(replays, _HOT_SAMPLES)) / (replays * copies)
+
+    track.hot_ns = time_hot()
     if suspicious:
-        _is_possible(track, copies, replays)
-        _needs_nothing(track, track.hot_ns, copies, replays)
-
-
-def _copies(track: Track) -> int:
-    """How many calls are captured in one graph."""
-    return max(1, min(int(_HOT_GRAPH_NS / track.estimate_ns), _HOT_NODES // track.commands))
-
-
-def _is_possible(track: Track, copies: int, replays: int) -> None:
-    """See that cold calls are not far faster than hot ones: then they don't do what those do."""
-    cold_ns = median(sample for samples in track.rounds for sample in samples)
-    hot_ns = 0.0
-    for _ in range(_COLD_TRIALS):
-        hot_ns = median(track.subject.replay(replays, _HOT_SAMPLES)) / (replays * copies)
-        if cold_ns + _COLD_NS >= _COLD_SHARE * hot_ns:
-            return
-    raise LaunchFailed(
-        f"a call takes {cold_ns / 1e3:.1f} µs where nothing is cached, and {hot_ns / 1e3:.1f} µs where everything is",
-        Fault.IMPOSSIBLE,
-    )
-
-
-def _needs_nothing(track: Track, hot_ns: float, copies: int, replays: int) -> None:
-    """See that hot times do not come from what an earlier call left.
-
-    Hot, calls have the same inputs, and nothing is overwritten between them. A version that keeps a checksum of its inputs
-    beside its results, or counts calls and stops after some, can be right in every check and look fast.
-    """
-    samples = 1 if hot_ns > _FRESH_LONG_NS else _FRESH_SAMPLES
-    copies = max(1, min(copies, _HOT_NODES // (track.commands + _FRESH_COMMANDS)))
-    took_ns = 0.0
-    for _ in range(_FRESH_TRIALS):
-        own_ns = track.subject.fresh_ns(copies, replays, samples)
-        if own_ns is None or own_ns <= _FRESH_FACTOR * hot_ns + _FRESH_NS:
-            return
-        took_ns = own_ns
-    raise LaunchFailed(
-        f"a call takes {hot_ns / 1e3:.1f} µs after one on the same inputs, and {took_ns / 1e3:.1f} µs where nothing is left of "
-        f"that one: it keeps results between calls",
-        Fault.FORBIDDEN,
-    )
+        is_possible(track, track.hot_ns, time_hot)
+        needs_nothing(track, track.hot_ns, copies, replays)
 
 
 def _guarded(track: Track, step: Callable[[Track], None]) -> None:

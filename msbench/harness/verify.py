@@ -13,7 +13,7 @@ from msbench.harness.compare import Expectation, expect, outliers, touch
 from msbench.harness.inputs import generate
 from msbench.harness.spans import span
 from msbench.harness.stirring import stir
-from msbench.harness.timing import Again
+from msbench.harness.track import Again
 from msbench.model import Failure, Fault
 from msbench.spec import Case, Operator, Precision
 
@@ -59,8 +59,6 @@ class Verifier:
     def _verify(
         self, versions: Sequence[Again], inputs: Mapping[str, Any], number: int, last: bool
     ) -> list[Failure | None]:
-        if not self.arenas:
-            return [None] * len(versions)
         stirs, arena = self.draw(), self.arenas[number]
         failures: list[Failure | None] = [None] * len(versions)
         expected: dict[tuple[int, int], Expectation] = {}  # by how far the inputs are stirred

@@ -76,6 +76,14 @@ ESCAPES = GOOD.replace(
 SLOWER = GOOD.replace(  # every eighth warp reads twice: 6 % more bytes
     "/* before */", 'if (i < n && i / 32 % 8 == 0) asm volatile("" :: "f"(float(x[(i + n / 2) % n])));'
 )
+STAYS = GOOD.replace(
+    "/* before */", 'unsigned long long last; asm("createpolicy.fractional.L2::evict_last.b64 %0;" : "=l"(last));'
+).replace(
+    "if (i < n) y[i] = scalar_t(float(x[i]) * a);",
+    """float value = 0;
+    if (i < n) asm volatile("ld.global.L2::cache_hint.f32 %0, [%1], %2;" : "=f"(value) : "l"(x + i), "l"(last));
+    if (i < n) y[i] = value * a;""",
+)
 TWICE = GOOD.replace(
     "    return cuda", "    scale_kernel<<<(n + 255) / 256, 256, 0, stream>>>(x, y, a, n);\n    return cuda"
 )
@@ -194,6 +202,12 @@ def test_cold_is_slower_than_hot_where_the_cache_helps(executor: CudaExecutor) -
     one = result.measurements[0]
     assert one.hot_ns is not None
     assert one.hot_ns < median([s for r in one.samples_ns for s in r])
+
+
+def test_what_a_kernel_asks_the_cache_to_keep_is_cold_all_the_same(executor: CudaExecutor) -> None:
+    good, stays = run(executor, GOOD, STAYS, cases=(Case((("n", 1 << 22),), Split.PAPER),))
+    assert stays.status is Status.PASSED, stays.failure
+    assert bootstrap_ratio(stays.measurements[0].samples_ns, good.measurements[0].samples_ns)[0] > 0.95
 
 
 def test_ceilings_are_plausible(executor: CudaExecutor) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from msbench.errors import ToolchainError
-from msbench.harness import build, gpu_runner, timing, toolchain
+from msbench.harness import build, gpu_runner, plausible, toolchain
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.gpu_runner import GpuRunner
 from msbench.model import Candidate, Origin
@@ -55,7 +55,7 @@ OPERATOR = Operator(
 
 
 PATIENCE = {"_FRESH_NS": 1e8, "_COLD_NS": 1e8}
-"""Of ``timing``: how far apart times may lie that a loaded processor tells."""
+"""Of ``plausible``: how far apart times may lie that a loaded processor tells."""
 
 
 @cache
@@ -117,7 +117,7 @@ class FakeGpu:
             runner = GpuRunner(op, candidate, self.runner, "GPU-fake", lambda: None, healthy)
         try:
             runner.load(binary)
-            with mock.patch.multiple(timing, **PATIENCE):
+            with mock.patch.multiple(plausible, **PATIENCE):
                 yield runner
         finally:
             runner.close()

@@ -16,6 +16,7 @@ from msbench.harness import timing
 from msbench.harness.arena import Layout
 from msbench.harness.gpu_runner import Batch, GpuRunner, Job
 from msbench.harness.telemetry import Reading, Telemetry
+from msbench.harness.track import Again, repetitions_for
 from msbench.harness.verify import Verifier
 from msbench.model import Failure, Fault, Measurement
 from msbench.spec import Case, Precision
@@ -116,10 +117,10 @@ class Made:
 class Nobody:
     """Looks at nothing that versions write."""
 
-    def while_timed(self, versions: Sequence[timing.Again]) -> Sequence[Failure | None]:
+    def while_timed(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
         return [None] * len(versions)
 
-    def at_the_end(self, versions: Sequence[timing.Again]) -> Sequence[Failure | None]:
+    def at_the_end(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
         return [None] * len(versions)
 
 
@@ -267,11 +268,11 @@ def test_a_sitting_of_several_has_more_rounds() -> None:
 def test_batches_visit_every_place_of_a_launch_equally_often() -> None:
     """runner.cu adds a launch after every fourth repetition; whatever else is launched, the places modulo four balance."""
     for estimate_ns in (2e3, 4e3, 2e4, 1e5, 2e5):
-        count = timing.repetitions_for(estimate_ns, 5e3, 1, 1)
+        count = repetitions_for(estimate_ns, 5e3, 1, 1)
         for launches in range(1, 9):
             places = [(i * launches + i // 4) % 4 for i in range(count)]
             assert [places.count(place) for place in range(4)] == [count // 4] * 4
-    assert timing.repetitions_for(4e5, 5e3, 1, 1) == 4  # long calls do without: a launch is nothing to them
+    assert repetitions_for(4e5, 5e3, 1, 1) == 4  # long calls do without: a launch is nothing to them
 
 
 def test_noise_that_the_budget_cannot_beat_is_labelled() -> None:
@@ -312,7 +313,7 @@ def test_batches_fit_into_the_queue_of_a_held_stream(nodes: int) -> None:
 
 @pytest.mark.parametrize(("host_ns", "most"), [(1e3, 120), (1e6, 100), (5e6, 20), (1e9, 1)])
 def test_a_batch_is_enqueued_well_before_the_hold_ends(host_ns: float, most: int) -> None:
-    assert timing.repetitions_for(1.0, host_ns, nodes=1, outputs=1) <= most
+    assert repetitions_for(1.0, host_ns, nodes=1, outputs=1) <= most
 
 
 def test_input_sets_rotate() -> None:
@@ -400,7 +401,7 @@ def test_nobody_knows_after_which_round_somebody_looks() -> None:
     moments, lengths = set(), set()
 
     class Looks(Nobody):
-        def while_timed(self, versions: Sequence[timing.Again]) -> Sequence[Failure | None]:
+        def while_timed(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
             moments.add(sum(batch[1:] == (16, True) for batch in subject.batches))
             number = len(lengths) % 2
             first, count = versions[0].cold(number, 7, last=False)
