@@ -22,6 +22,7 @@ CONFIDENCE = 8.0
 """λ in Higham and Mary's bound; a result is beyond it with a probability of at most 2·exp(-λ²/2) = 3e-14."""
 LONGEST_CHAIN = 4096
 """Terms that a sensible kernel adds one after another; the errors of the partial sums of longer ones average out."""
+_FEW = 32.0  # units of v, from which on a term's rounding is as good as random
 PARTIAL_SUMS = 8
 """Places at which bounds look at partial sums: the largest of all may be between them, which √Σt² makes up for."""
 
@@ -45,6 +46,17 @@ def growth(xp: Any, terms: Any) -> Any:
     """
     chain = xp.minimum(xp.asarray(terms, dtype="float64"), LONGEST_CHAIN)
     return xp.minimum(chain, CONFIDENCE * xp.sqrt(chain))
+
+
+def absorbed(xp: Any, weights: Any) -> Any:
+    """What running sums may lose of each positive term, in units of v times the sum; ``weights`` are the terms' parts of it.
+
+    Once a large term is in, each that is below half an ulp vanishes, and one of a few ulp is rounded the same way again and
+    again: up to min(w, v) each, which is no matter of chance and grows with their number. Roundings of larger ones are
+    independent, see ``growth``.
+    """
+    parts = weights / FP32_ROUNDOFF
+    return xp.where(parts < _FEW, xp.minimum(parts, 1.0), 0.0)
 
 
 def probabilistic(terms: int) -> float:

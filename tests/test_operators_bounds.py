@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msbench import operators
+from msbench.bounds import FP32_ROUNDOFF, absorbed
 from msbench.harness.compare import compare, expect, expected, outliers, prepare, touch
 from msbench.harness.inputs import generate
 from msbench.harness.schedule import work
@@ -322,3 +323,35 @@ def test_a_few_outliers_move_results_far_beyond_their_bounds(op: Operator, preci
             for name, one in drawn.references.items()
         ]
     assert max(moved) > 100
+
+
+def weighted_sums(scores: Any, values: Any) -> tuple[Any, Any]:
+    """Softmax of each row and its weighted sums in fp32, one term after another."""
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = exponentials / serial_sum(exponentials)[..., None]
+    return weights, serial_sum(weights[..., None, :] * values.T)
+
+
+@settings(max_examples=40)
+@given(seed=seeds, gap=st.floats(8.0, 24.0), spread=st.floats(0.05, 1.0))
+def test_terms_that_get_lost_beside_a_large_one_are_no_fault(seed: int, gap: float, spread: float) -> None:
+    rng = np.random.default_rng(seed)
+    count = 2**13
+    row = (spread * rng.uniform(-1, 1, (1, count))).astype(np.float32)
+    row[0, 0] = gap
+    values = rng.uniform(-1, 1, (count, 2)).astype(np.float32)
+
+    inputs: Arrays = {"x": row}
+    softmax, attention = operators.load("softmax"), operators.load("softmax_attention")
+    references, bounds = expected(softmax, FP32, case(N=1, C=count), inputs, np)
+    weights, sums = weighted_sums(row, values)
+    assert compare(references["y"], bounds["y"], weights, np).worst <= 1
+
+    inputs = {"Q": np.ones((1, 1), np.float32), "K": row.T, "V": values}
+    references, bounds = expected(attention, FP32, case(q=1, kv=count, d=1, dv=2), inputs, np)
+    assert compare(references["Y"], bounds["Y"], sums, np).worst <= 1
+
+
+def test_only_terms_that_may_get_lost_widen_a_bound() -> None:
+    units = np.array([0.5, 1.0, 31.0, 32.0, 2.0**24])
+    assert absorbed(np, units * FP32_ROUNDOFF).tolist() == [0.5, 1.0, 1.0, 0.0, 0.0]

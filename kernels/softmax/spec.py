@@ -15,8 +15,10 @@ def bound(xp, u, out, x, N, C):
     distance = xp.minimum(xp.max(x, axis=1, keepdims=True) - x, 1000.0)
     mean_distance = xp.sum(y * distance, axis=1, keepdims=True)
     # Relative errors, in units of v: an exponential with argument -d has 3d from rounding its argument and 4 from exp
-    # itself; the sum inherits the mean of that and adds its own growth, twice if it follows a running maximum.
-    relative = 3 * (distance + mean_distance) + 2 * bounds.growth(xp, C) + 64
+    # itself; the sum inherits the mean of that, loses what is small, and adds its own growth, twice if it follows a
+    # running maximum.
+    lost = xp.sum(bounds.absorbed(xp, y), axis=1, keepdims=True)
+    relative = 3 * (distance + mean_distance) + lost + 2 * bounds.growth(xp, C) + 64
     # A second rounding to the element type is allowed: cuDNN's bf16 softmax is not within one.
     return bounds.rounded(xp, u, y, (relative * bounds.FP32_ROUNDOFF + u) * y)
 
@@ -44,7 +46,8 @@ OPERATOR = Operator(
     bound_note=(
         "Rounding the argument of an exponential at distance d from the row's maximum changes it by 3d·2⁻²⁴ of "
         "itself, and a sum of C positive terms errs by min(C', 8√C')·2⁻²⁴ of itself in any order, C' = min(C, 4096) "
-        "(Higham and Mary 2019, theorem 3.1), counted twice for a running maximum. The bound is relative to each "
+        "(Higham and Mary 2019, theorem 3.1), counted twice for a running maximum; terms below 2⁻¹⁹ of the sum may get "
+        "lost in it, up to 2⁻²⁴ of the sum each. The bound is relative to each "
         "output, so small outputs count like large ones, and allows two roundings to the element type, as the "
         "vendor's library needs in bf16."
     ),

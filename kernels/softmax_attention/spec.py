@@ -44,8 +44,9 @@ def bound(xp, u, out, Q, K, V, q, kv, d, dv):
         spread *= spread
         error = spread @ square - 2 * Y * (spread @ V) + Y * Y * xp.sum(spread, axis=1, keepdims=True)
         error = xp.sqrt(xp.maximum(error, 0.0))
-        # What may be the same for all: the scale and its product, the exponential's argument, the exponential itself.
-        common = xp.where(P > 0, P * (4 * xp.abs(scores) + 3 * distance + 8), 0.0)
+        # What may be the same for all: the scale and its product, the exponential's argument, the exponential itself, and
+        # what both sums lose of keys with little weight.
+        common = xp.where(P > 0, P * (4 * xp.abs(scores) + 3 * distance + 8), 0.0) + bounds.absorbed(xp, P)
         total = xp.sum(common, axis=1, keepdims=True) + 2 * bounds.growth(xp, kv)
         error += bounds.FP32_ROUNDOFF * (common @ size + total * xp.abs(Y))
         error += sqrt(2) * bounds.product(xp, P, V)  # √2: a running maximum rescales the sum as often as it adds
@@ -104,8 +105,9 @@ OPERATOR = Operator(
     bound_note=(
         "Scores err by 8·2⁻²⁴·√d times their largest partial sum (Higham and Mary 2019, theorem 3.1), which reaches Y "
         "through ∂Y/∂sⱼ = pⱼ(vⱼ - Y); scale, exponentials, the weights' sum and the second product add errors as in "
-        "softmax and matrix_mul. In bf16 the weights pⱼ may be rounded to bf16 before the second product, as flash "
-        "attention does: 4u·√Σ(pⱼvⱼ)², and u·|Y| for weights that are all alike."
+        "softmax and matrix_mul, and both sums may lose weights below 2⁻¹⁹, up to 2⁻²⁴ each. In bf16 the weights pⱼ may be "
+        "rounded to bf16 before the second product, as flash attention does: 4u·√Σ(pⱼvⱼ)², and u·|Y| for weights that are "
+        "all alike."
     ),
     library_note=(
         "cuDNN's fused attention (bf16, d and dv up to 256 and multiples of 8), and for all sizes two cuBLASLt products, "

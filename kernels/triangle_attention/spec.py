@@ -79,6 +79,10 @@ def bound(xp, u, out, q, k, v, mask, B, H, S, D):
         steps *= p
         error = 3 * xp.sum(sizes, axis=3) + 8 * size
         error += (3 * xp.sum(steps, axis=3) + (8 + 2 * bounds.growth(xp, n)) * all_weights) * xp.abs(y)
+        p /= all_weights[:, :, :, None]
+        lost = bounds.absorbed(xp, p)
+        error += all_weights * xp.abs(y) * xp.sum(lost, axis=3)
+        error += all_weights * xp.sum(xp.where(lost > 0, lost * xp.abs(v)[:, :, None, : rows.stop], 0.0), axis=3)
         limit[:, :, rows] = bounds.rounded(xp, u, y, (bounds.FP32_ROUNDOFF * error + sums) / all_weights)
     return limit
 
@@ -167,10 +171,10 @@ OPERATOR = Operator(
     valid=lambda B, H, S, D: B * H * S * D <= 2**27,
     bound_note=(
         "Rounding a score s at distance t from the largest changes its weight by (6|s| + 3t + 8)·2⁻²⁴ of itself, the "
-        "weights' sum errs by min(n', 8√n')·2⁻²⁴, n' = min(n, 4096), counted twice for a running maximum, and the "
-        "weighted sum of n terms by 8·2⁻²⁴·√(2n) times its largest partial sum (Higham 2002, equation 4.4; Higham and "
-        "Mary 2019, theorem 3.1). Entries that are masked or above the diagonal are never used: NaN there stays there, "
-        "and a row without any entry is 0."
+        "weights' sum errs by min(n', 8√n')·2⁻²⁴, n' = min(n, 4096), counted twice for a running maximum, both sums may "
+        "lose weights below 2⁻¹⁹ (up to 2⁻²⁴ each), and the weighted sum of n terms errs by 8·2⁻²⁴·√(2n) times its "
+        "largest partial sum (Higham 2002, equation 4.4; Higham and Mary 2019, theorem 3.1). Entries that are masked or "
+        "above the diagonal are never used: NaN there stays there, and a row without any entry is 0."
     ),
     library_note=(
         "No vendor library has it. straightforward.cu is the bar: our own kernel with a running maximum, eight rows to a "
