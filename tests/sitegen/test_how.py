@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 
-from msbench.model import Study, Trial
-from msbench.sitegen import build, trial_charts, trials
+from msbench.harness import plausible, timing
+from msbench.model import Failure, Fault, Origin, Status, Study, Trial
+from msbench.sitegen import build, margins, trial_charts, trials
 from msbench.sitegen.facts import Site
 from msbench.sitegen.pages import how
 from msbench.store.store import Store
-from tests.factories import CPU, GPU, trial
+from tests.factories import CPU, GPU, candidate, measured, operator, trial
 from tests.sitegen.proven import NASTY, TRICKS, proven
 
 
@@ -269,3 +272,31 @@ def test_markup_in_trials_comes_out_as_text(built: Path) -> None:
     html = (built / "how.html").read_text(encoding="utf-8")
     assert '<b>"bold"' not in html
     assert unescape(html).count(NASTY) >= 8
+
+
+def test_what_comes_nearest_to_the_limits_is_counted(empty: Store, tmp_path: Path) -> None:
+    op = operator()
+    slow, fast = candidate(op, "slow", Origin.NAIVE), candidate(op, "fast")
+    for one, floor_ns in zip(measured(op, {slow: 0.5, fast: 0.8}), (900.0, 1100.0), strict=True):
+        hot = 1.25 if one.candidate is fast else 0.8
+        times = [replace(m, hot_ns=hot * median(sum(m.samples_ns, ())), floor_ns=floor_ns) for m in one.measurements]
+        empty.add_evaluation(op, replace(one, measurements=tuple(times)))
+    [other] = measured(op, {candidate(op, "wrong"): 0.9}, at=5)
+    wrong = [replace(m, hot_ns=1e9, floor_ns=1e6) for m in other.measurements]
+    failure = Failure(Fault.TIMEOUT, "no answer")
+    empty.add_evaluation(
+        op, replace(other, status=Status.MEASURE_FAILED, failure=failure, measurements=tuple(wrong), profiles=())
+    )
+
+    found = margins.margins(Site(empty))
+    assert found is not None
+    assert (found.measurements, found.groups, found.shift_ns) == (8, 4, 100.0)
+    assert found.cold_share == pytest.approx(0.8, abs=0.01)
+    assert found.subject.startswith("scale/fp32, fast, N=")
+    text = page(empty, tmp_path)
+    assert "is 0.80 (scale/fp32, fast, N=" in text
+    assert "One process was 100 ns from its group’s mean at most, of 4 groups. No more than 400 ns a launch" in text
+
+
+def test_the_limits_are_the_evaluator_s() -> None:
+    assert (margins.COLD_SHARE, margins.SHIFT_NS) == (plausible._COLD_SHARE, timing._MOST_SHIFT_NS)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from msbench.model import Study, Trial
 from msbench.sitegen import format as fmt
-from msbench.sitegen import trial_charts, trials
+from msbench.sitegen import sources, trial_charts, trials
 from msbench.sitegen.facts import Site
+from msbench.sitegen.margins import COLD_SHARE, SHIFT_NS, margins
 from msbench.sitegen.page import Page
 from msbench.store.proofs import Proof, proofs
 
@@ -75,6 +76,10 @@ def pages(site: Site) -> Iterator[Page]:
         "verdicts": verdicts,
         "bars": trial_charts.BARS,
         "time": time,
+        "margins": margins(site),
+        "measured": sources.label(site, site.versions.values()),
+        "least_share": COLD_SHARE,
+        "most_shift_ns": SHIFT_NS,
     }
     yield Page(
         "how.html",
