@@ -53,7 +53,10 @@ class Item:
 def planned(
     op: Operator, symbol: Symbol, selector: str, seed: int, limit: float | None
 ) -> tuple[list[Item], dict[Kind, int]]:
-    """What is checked, cheap cases first, and how many of the selected cases of each kind are above ``limit``.
+    """What is checked, and how many of the selected cases of each kind are above ``limit``.
+
+    The paper's sizes come first, since a file that fails on others is soon left alone, and which others are tried is drawn. Of
+    one kind the cheap cases come first.
 
     The cases of ``selector`` with uniform inputs, those that the operator does not have counted as left out; every other
     distribution on the cheapest of the paper's; arrays that are aligned to their element only on the cheapest of the paper's
@@ -67,7 +70,7 @@ def planned(
             cases |= dict.fromkeys(_as_passed(case, symbol, op) for case in _cases(op, symbol, part, seed))
         except UnknownNameError:
             left_out[Kind.UNSEEN] += 1
-    for case in sorted(cases, key=lambda c: work(op, c)):
+    for case in sorted(cases, key=lambda c: (c.split is not Split.PAPER, work(op, c))):
         kind = Kind.PAPER if case.split is Split.PAPER else Kind.UNSEEN
         if limit is not None and work(op, case) > limit:
             left_out[kind] += 1

@@ -69,6 +69,14 @@ def test_a_file_that_is_right_on_the_papers_sizes_alone_is_found_out(verdicts: M
     assert verdict.outcome == "right on 1 of 1 paper sizes, on 1 of 4 unseen sizes"
 
 
+def test_what_a_file_does_on_hidden_sizes_takes_no_paper_size_from_it(executor: CpuExecutor) -> None:
+    source = (KERNELS / "bad" / "vector_add_optimized.cu").read_bytes()
+    found = files.identify("a.cu", source.replace(b"int N) {", b"int N) { if (N % 512) __builtin_trap();", 1), ABI)
+    (verdict,) = audit(executor, [found], Settings("paper+heldout"), Silence())
+    assert verdict.paper == Tally(tried=5)
+    assert verdict.outcome == "right on 5 of 5 paper sizes, on 0 of 3 unseen sizes"
+
+
 def test_a_file_that_is_wrong_is_wrong(verdicts: Mapping[str, Verdict]) -> None:
     verdict = verdicts["bad/MSE_loss_bf16.cu"]
     assert not verdict.paper.right and not verdict.unseen.right
