@@ -28,6 +28,7 @@ from msbench.operators import heldout, select_cases
 from msbench.spec import Case, Operator, Precision, Split
 
 _HARMLESS = (Fault.MISMATCH, Fault.UNWRITTEN, Fault.INPUT_CHANGED, Fault.NONDETERMINISTIC)
+_UNJUDGED = (Fault.UNSUPPORTED, Fault.SIGNATURE, Fault.FORBIDDEN)  # of a build: they don't tell whether the file is C++
 _PATIENCE = 3  # processes that a file may lose
 _MORE_LAUNCHES = 3
 
@@ -187,7 +188,7 @@ class Subject:
     def built(self, build: BuildResult) -> None:
         """Take over what became of its build."""
         self.build = build
-        if build.failure and build.failure.fault in (Fault.UNSUPPORTED, Fault.SIGNATURE):
+        if build.failure and build.failure.fault in _UNJUDGED:
             self.problem = self._named(build.failure.message)
 
     def try_on(self, check: CaseCheck, item: Item) -> None:

@@ -77,6 +77,15 @@ def test_what_a_file_does_on_hidden_sizes_takes_no_paper_size_from_it(executor: 
     assert verdict.outcome == "right on 5 of 5 paper sizes, on 0 of 3 unseen sizes"
 
 
+def test_a_file_that_does_what_no_file_may_is_not_said_not_to_build(executor: CpuExecutor) -> None:
+    source = (KERNELS / "good" / "RELU_optimized.cu").read_bytes()
+    asks = b'extern "C" int system(const char*);\nint asked() { return system("id"); }\n'
+    (verdict,) = audit(executor, [files.identify("a.cu", source + asks, ABI)], Settings("N=5"), Silence())
+    assert verdict.outcome == "Refused before it ran: the file starts processes (system)."
+    assert verdict.built is None and not verdict.held
+    assert "- 1 of 1 could not be judged, for the reasons above" in report("Audit", "Made here.", [verdict])
+
+
 def test_a_file_that_is_wrong_is_wrong(verdicts: Mapping[str, Verdict]) -> None:
     verdict = verdicts["bad/MSE_loss_bf16.cu"]
     assert not verdict.paper.right and not verdict.unseen.right
