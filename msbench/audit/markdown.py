@@ -67,7 +67,7 @@ def _speeds(rival: str, found: Sequence[Speed]) -> Iterator[str]:
 
 
 def _cells(verdict: Verdict) -> Iterator[str]:
-    yield f"`{verdict.file}`"
+    yield f"`{verdict.file}`".replace("|", r"\|")
     yield verdict.task or "–"
     if verdict.problem or not verdict.built:
         yield "no" if verdict.built is False else "–"

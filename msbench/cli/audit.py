@@ -78,6 +78,7 @@ def audit(
     goes_on_with_resume(db)
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
         where: Device = chosen.checked_on() if isinstance(chosen, Remembers) else chosen.device()
+        how = "cpu" if isinstance(chosen, Remembers) else chosen.name  # nothing that is recorded is shown
         store.add_device(where)
         begun = _begun(store, where, command, audit_digest(), any_seed) if resume else []
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -107,13 +108,13 @@ def audit(
             colour = "green" if verdict.held else "red"
             err.print(f"[{colour}]{escape(verdict.file)}[/]: {escape(verdict.outcome)}", soft_wrap=True)
     ordered = [verdicts[f.name] for f in found]
-    made = f"Made by `{command}` on {where.name} ({chosen.name} executor), {started_at[:10]}."
+    made = f"Made by `{command}` on {where.name} ({how} executor), {started_at[:10]}."
     text = rendered(f"Audit of {folder.name}: {abi}", made, ordered)
     facts: dict[str, Any] = {
         "abi": abi,
         "command": command,
         "device": where.name,
-        "executor": chosen.name,
+        "executor": how,
         "started_at": started_at,
         "files": [v.as_json() | {"held": v.held, "outcome": v.outcome} for v in ordered],
     }

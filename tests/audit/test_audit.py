@@ -215,6 +215,11 @@ def test_the_report_has_a_row_for_each_file_and_totals(verdicts: Mapping[str, Ve
     ]
 
 
+def test_a_bar_in_a_name_ends_no_cell() -> None:
+    (row,) = (line for line in report("Audit", "", [Verdict("a|b.cu", "")]).splitlines() if "b.cu" in line)
+    assert row.startswith("| `a\\|b.cu` | ")
+
+
 def test_speeds_are_reported_with_their_interval() -> None:
     fast = Verdict("a.cu", "", "gelu", "gelu/fp32", built=True, paper=Tally(3), unseen=Tally(3),
                    ours=Speed("best", 0.5, 0.45, 0.55), library=Speed("cub, cudnn", 2.0, 1.9, 2.1))  # fmt: skip
@@ -300,6 +305,11 @@ def test_the_report_goes_to_a_file_with_json_beside_it(collection: Path, monkeyp
     (file,) = json.loads(Path("out/audit.json").read_text(encoding="utf-8"))["files"]
     assert (file["file"], file["outcome"]) == ("r.cu", "right on 1 of 1 paper sizes, on 1 of 1 unseen sizes")
     assert "|" not in done.stdout
+
+
+def test_the_report_names_what_ran_the_files(collection: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = run(monkeypatch, "--executor", "recorded")
+    assert re.search(r"^Made by .* \(cpu executor\), ", done.stdout, re.MULTILINE)
 
 
 def test_a_case_that_no_operator_has_is_refused_before_work(collection: Path, monkeypatch: pytest.MonkeyPatch) -> None:
