@@ -7,7 +7,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -16,7 +16,7 @@ from msbench import databases, report
 from msbench.cli._app import app
 from msbench.cli._interruption import goes_on_with_resume
 from msbench.cli._options import Db, Device, FixedSeed, SettledSittings, amount, command_line, err, out, pick_executor
-from msbench.errors import MsbenchError
+from msbench.errors import DeviceError, MsbenchError
 from msbench.model import Study, Trial
 from msbench.store.store import Store
 
@@ -73,7 +73,7 @@ def study(
     command = command_line(without="--resume")
     store = databases.writer(db)
     goes_on_with_resume(db)
-    with pick_executor("cuda", db, device, store) as executor, report.Live(err) as live:
+    with _on_a_gpu(db, device, store) as executor, report.Live(err) as live:
         store.add_device(executor.device())
         known = _recorded(store, executor.device().id, harness_digest(), command) if resume else []
         done = {one.subject.rpartition(" #")[0] for one in known}
@@ -94,6 +94,18 @@ def study(
                     break
     if not _summary(known, settings.kinds):
         raise typer.Exit(1)
+
+
+def _on_a_gpu(db: str | None, device: str | None, store: Store) -> Any:
+    """The executor that measures. Where there is no GPU the others are no way out: they have nothing to time."""
+    from msbench.harness.gpus import gpus
+
+    try:
+        return pick_executor("cuda", db, device, store)
+    except DeviceError as error:
+        if gpus():
+            raise
+        raise DeviceError("A study times kernels, and there is no NVIDIA GPU with a working driver here.") from error
 
 
 def _kinds(text: str) -> tuple[Study, ...]:

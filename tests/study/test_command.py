@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from msbench.cli import app
 from msbench.cli import study as command
 from msbench.errors import DeviceError, MsbenchError
+from msbench.harness import gpus
 from msbench.model import Study
 from msbench.store.store import Store
 from msbench.study import subjects
@@ -103,11 +104,13 @@ def test_too_many_tasks_are_refused_before_anything_is_written(tmp_path: Path, m
 
 def test_without_a_gpu_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_here(*_: object, **__: object) -> None:
-        raise DeviceError("There is no NVIDIA GPU with a working driver here.")
+        gpus.choose(None, ())
 
     monkeypatch.setattr(command, "pick_executor", none_here)
-    with pytest.raises(DeviceError, match="no NVIDIA GPU"):
+    monkeypatch.setattr(gpus, "gpus", tuple)
+    with pytest.raises(DeviceError, match="no NVIDIA GPU") as caught:
         study("--db", str(tmp_path / "a.sqlite"), monkeypatch=monkeypatch)
+    assert "--executor" not in str(caught.value)  # study has no such option
 
 
 def test_the_report_is_written_from_the_database(
