@@ -148,12 +148,23 @@ def tasks_named(texts: list[str] | None, precision: Precision | None, ops_dir: P
     return [task for text in (texts or operators.names(ops_dir)) for task in _task(text, precision, ops_dir)]
 
 
-def pick_executor(name: str, db: str | None, device: str | None, store: Store, **options: Any) -> Any:
-    """The executor, told what is known already; a device that measures has its ceilings stored with the results."""
+def pick_executor(
+    name: str, db: str | None, device: str | None, store: Store, *, recalls: bool = True, **options: Any
+) -> Any:
+    """The executor, told what is known already; a device that measures has its ceilings stored with the results.
+
+    Args:
+        recalls: whether stored times may stand for those that can't be measured here. Where they may not, what runs kernels
+            and has times of another device gives way to the processor, which runs them and has none.
+    """
     from msbench import executors
+    from msbench.harness.protocols import Remembers
 
     store.check_clock()
     chosen = executors.pick(name, store=databases.reader(db), device=device, **options)
+    if not recalls and isinstance(chosen, Remembers):
+        chosen.close()
+        chosen = executors.pick("cpu", device=device, **options)
     ceilings = chosen.ceilings() if chosen.measures else None
     if ceilings is not None:
         store.add_ceilings(chosen.device(), ceilings)

@@ -66,7 +66,6 @@ def audit(
     from msbench.audit.run import audit as audited
     from msbench.audit.verdict import Verdict
     from msbench.harness.evaluate import harness_digest
-    from msbench.harness.protocols import Remembers
 
     found = files.find(folder, conventions.load(abi))
     see_that_cases_are_known(found, cases)
@@ -76,9 +75,8 @@ def audit(
     seed, command = seeded(seed, without="--resume")
     store = databases.writer(db)
     goes_on_with_resume(db)
-    with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
-        where: Device = chosen.checked_on() if isinstance(chosen, Remembers) else chosen.device()
-        how = "cpu" if isinstance(chosen, Remembers) else chosen.name  # nothing that is recorded is shown
+    with pick_executor(executor, db, device, store, recalls=False) as chosen, report.Live(err) as live:
+        where: Device = chosen.device()
         store.add_device(where)
         begun = _begun(store, where, command, audit_digest(), any_seed) if resume else []
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -108,13 +106,13 @@ def audit(
             colour = "green" if verdict.held else "red"
             err.print(f"[{colour}]{escape(verdict.file)}[/]: {escape(verdict.outcome)}", soft_wrap=True)
     ordered = [verdicts[f.name] for f in found]
-    made = f"Made by `{command}` on {where.name} ({how} executor), {started_at[:10]}."
+    made = f"Made by `{command}` on {where.name} ({chosen.name} executor), {started_at[:10]}."
     text = rendered(f"Audit of {folder.name}: {abi}", made, ordered)
     facts: dict[str, Any] = {
         "abi": abi,
         "command": command,
         "device": where.name,
-        "executor": how,
+        "executor": chosen.name,
         "started_at": started_at,
         "files": [v.as_json() | {"held": v.held, "outcome": v.outcome} for v in ordered],
     }
