@@ -23,6 +23,7 @@ from msbench.cli import _interruption, app, main
 from msbench.commands import without_seed
 from msbench.executors import cpu
 from msbench.model import Failure, Fault, Origin, Status, Study
+from msbench.store.proofs import proofs
 from msbench.store.store import Store
 from tests import factories
 
@@ -302,6 +303,14 @@ def test_a_bench_tells_where_its_time_went_and_records_it(here: Path) -> None:
     assert sum(group.details["spans"].values()) == pytest.approx(group.details["seconds"])
     assert group.command == whole.command
     assert without_seed(group.command) == f"msbench {shlex.join(arguments)}"
+
+
+def test_recorded_times_make_no_pace_of_the_device_that_they_come_from(here: Path) -> None:
+    quickly = ("--quick", "--cases", "smallest", "--executor", "recorded", "--profile-harness")
+    done = run(here, "bench", "relu", "--versions", "naive", *quickly)
+    assert (done.returncode, done.stderr) == (0, "")
+    with Store(here / "db" / "local.sqlite", read_only=True) as store:
+        assert [proof.device.kind for proof in proofs(store, Study.THROUGHPUT)] == ["cpu"]
 
 
 def test_waiting_for_an_answer_is_exit_code_3_and_resume_waits_again(here: Path) -> None:

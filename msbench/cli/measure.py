@@ -173,6 +173,7 @@ def bench(
     """
     from msbench.harness.batch import Job, evaluate_all
     from msbench.harness.evaluate import Checks, Plan, harness_digest
+    from msbench.harness.protocols import Remembers
     from msbench.harness.spans import Spans, span
     from msbench.harness.throughput import Passage, Throughput, trials
 
@@ -221,7 +222,9 @@ def bench(
             live.task(f"{number} of {len(jobs)} tasks done")
         if passages:
             passed, now = Throughput(tuple(passages)), datetime.now(UTC).isoformat(timespec="milliseconds")
-            place = {"device_id": chosen.device().id, "harness": harness_digest(), "command": command}
+            worked = chosen.checked_on() if isinstance(chosen, Remembers) else chosen.device()
+            store.add_device(worked)
+            place = {"device_id": worked.id, "harness": harness_digest(), "command": command}
             store.add_trials(trials(passed, **place, created_at=now))
             report.throughput(out, passed)
     report.repeat(out, command)
