@@ -344,7 +344,8 @@ def run(console: Console, summary: Summary) -> None:
     """How a run ended, and where its story is."""
     speed = f": {summary.speedup:.2f}× over the naive kernel" if summary.speedup is not None else ""
     best = f", best version {summary.best_version_id[:12]}" if summary.best_version_id else ""
-    head = f"[bold]run {summary.run_id[:12]}[/] {summary.status} after {summary.steps} steps"
+    steps = "one step" if summary.steps == 1 else f"{summary.steps} steps"
+    head = f"[bold]run {summary.run_id[:12]}[/] {summary.status} after {steps}"
     console.print(f"{head}{speed}{best}", soft_wrap=True)
     if summary.note:
         console.print(f"  {escape(summary.note)}", soft_wrap=True)
