@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
@@ -49,6 +49,7 @@ from msbench.store.tables import (
     TrialRow,
     VersionRow,
 )
+from msbench.store.timings import CHECKED
 
 RUN_STATUSES = ("running", "waiting", "finished", "stopped", "failed")
 ROLES = ("system", "user", "assistant", "tool")
@@ -283,8 +284,7 @@ def _across(tables: _Tables) -> Iterator[str]:
             evaluation = evaluations.get(row["evaluation_id"])
             if evaluation and task_of.get(evaluation["version_id"]) != task_of.get(row["case_id"]):
                 yield f"{_called(model, row)} is of a case of another task than its version."
-            if evaluation and model is CheckRow and not row["passed"] and evaluation["status"] == Status.PASSED:
-                yield f"{_called(EvaluationRow, evaluation)} passed, although its check {row['id']} failed."
+    yield from _unchecked(tables, evaluations)
     for row in evaluations.values():
         if version_of_build.get(row["build_id"], row["version_id"]) != row["version_id"]:
             yield f"{_called(EvaluationRow, row)} has the build of another version."
@@ -292,6 +292,20 @@ def _across(tables: _Tables) -> Iterator[str]:
         for name in ("version_id", "parent_version_id"):
             if task_of.get(row[name], task_of.get(row["run_id"])) != task_of.get(row["run_id"]):
                 yield f"{_called(StepRow, row)} names a version of another task."
+
+
+def _unchecked(tables: _Tables, evaluations: Mapping[str, Values]) -> Iterator[str]:
+    """Times that would be shown without a check that passed. (What repeats a record has its times from there, and none is shown.)"""
+    passed = {(row["evaluation_id"], row["case_id"]) for row in tables[CheckRow] if row["passed"]}
+    shown = {id for id, row in evaluations.items() if row["status"] in CHECKED and row["recorded_from"] is None}
+    for row in tables[CheckRow]:
+        evaluation = evaluations.get(row["evaluation_id"])
+        if evaluation and not row["passed"] and evaluation["status"] in CHECKED:
+            yield f"{_called(EvaluationRow, evaluation)} is {evaluation['status']}, although its check {row['id']} failed."
+    for row in tables[MeasurementRow]:
+        of = row["evaluation_id"], row["case_id"]
+        if row["evaluation_id"] in shown and row["fault"] is None and of not in passed:
+            yield f"{_called(MeasurementRow, row)} has a time of a case that its evaluation has no passed check of."
 
 
 def _elsewhere(tables: _Tables, known: Store | None) -> Iterator[str]:

@@ -17,7 +17,7 @@ def tamper(path: Path, *statements: str) -> None:
     """Change a database behind msbench's back."""
     connection = sqlite3.connect(path)
     for statement in statements:
-        connection.execute(statement)
+        connection.executescript(statement)
     connection.commit()
     connection.close()
 
@@ -36,6 +36,11 @@ def test_a_sound_database_has_no_problems(told: Store) -> None:
         ("UPDATE evaluation SET status = 'passed' WHERE status = 'check_failed'", "Evaluation .* was changed"),
         ("UPDATE evaluation SET status = 'fine'", "unknown status 'fine'"),
         ('UPDATE "check" SET worst = 0.0', "Check .* was changed"),
+        ('DELETE FROM "check"', "a time of a case that its evaluation has no passed check of"),
+        (
+            "UPDATE evaluation SET status = 'profile_failed'; UPDATE \"check\" SET passed = 0",
+            "is profile_failed, although",
+        ),
         ("UPDATE measurement SET median_ns = median_ns / 2", "says a median of"),
         ("UPDATE measurement SET hot_ns = 1", "Measurement .* was changed"),
         ("UPDATE measurement SET samples = substr(samples, 1, 30)", "samples that can't be read"),
