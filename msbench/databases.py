@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from msbench import resources
-from msbench.errors import StoreError
+from msbench.errors import IntegrityError, StoreError
 from msbench.store.store import Store
 
 FOLDER = Path("db")
@@ -32,6 +32,29 @@ def reader(db: str | None) -> Store:
         StoreError: the database that ``db`` names is not there, or one can't be read.
     """
     return Store.union(paths(db))
+
+
+def sound(db: str | None, refusal: str) -> Store:
+    """``reader`` for what shows figures: a changed record must not become one.
+
+    Args:
+        refusal: how the error begins; the databases' names follow.
+
+    Raises:
+        StoreError: as ``reader``.
+        IntegrityError: a database contradicts itself.
+    """
+    from msbench.store import integrity
+
+    store = reader(db)
+    problems = integrity.check(store, alone=True)
+    if problems:
+        store.close()
+        raise IntegrityError(
+            f"{refusal} {store.where}, because of {len(problems)} problem(s); see `msbench db check`. "
+            f"The first: {problems[0]}"
+        )
+    return store
 
 
 def writer(db: str | None) -> Store:

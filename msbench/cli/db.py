@@ -82,7 +82,8 @@ def compare(
     from msbench.report import nanoseconds
     from msbench.store.compared import compared
 
-    with databases.reader(before) as old, databases.reader(db) as new:
+    refusal = "No times are compared with those of"
+    with databases.sound(before, refusal) as old, databases.sound(db, refusal) as new:
         found = compared(old, new)
     if not found:
         out.print("The two have no version in common that was timed on the same case and kind of device.")
@@ -95,7 +96,7 @@ def compare(
     for one in (*slower, *faster):
         colour = "red" if one.ratio > 1 else "green"
         table.add_row(
-            one.task_id, escape(one.version), one.case_name, nanoseconds(one.before_ns), nanoseconds(one.after_ns),
+            escape(one.task_id), escape(one.version), escape(one.case_name), nanoseconds(one.before_ns), nanoseconds(one.after_ns),
             f"[{colour}]{one.ratio:.2f}[/]", "" if one.same_source else "its file has changed",
         )  # fmt: skip
     if slower or faster:
@@ -130,7 +131,7 @@ def counts(
     from msbench import operators
     from msbench.store.counted import counted
 
-    with databases.reader(db) as store:
+    with databases.sound(db, "No counts are compared from") as store:
         found = counted(store)
     if not found:
         out.print(
@@ -151,7 +152,7 @@ def counts(
             flops = f"{one.flops:.3g}"
             ratio = f"{one.flops / one.spec_flops:.3f}" if one.spec_flops else ratio
         table.add_row(
-            one.task_id, escape(one.version), f"{one.spec_bytes:.3g}", f"{one.least_bytes:.3g}",
+            escape(one.task_id), escape(one.version), f"{one.spec_bytes:.3g}", f"{one.least_bytes:.3g}",
             f"[{colour[bytes_agree]}]{one.bytes_ratio:.3f}[/]", f"{one.spec_flops:.3g}", flops,
             f"[{colour[flops_agree]}]{ratio}[/]",
         )  # fmt: skip
@@ -161,7 +162,7 @@ def counts(
                 continue
             known = operators.load(name, ops_dir) if name in operators.names(ops_dir) else None
             note = getattr(known, f"{what.lower()}_note", "")
-            notes[f"{name}, {what}"] = note or "[red]its spec does not say why.[/]"
+            notes[f"{escape(name)}, {what}"] = escape(note) or "[red]its spec does not say why.[/]"
             unexplained += not note
     out.print(table)
     if notes:

@@ -11,7 +11,6 @@ from msbench import databases
 from msbench.cli import _interruption
 from msbench.cli._app import app
 from msbench.cli._options import Db, out
-from msbench.errors import IntegrityError
 
 
 @app.command("build-site")
@@ -36,15 +35,8 @@ def build_site(
     Example: `msbench build-site --out public`
     """
     from msbench.sitegen.build import build
-    from msbench.store import integrity
 
-    store = databases.reader(db)
-    problems = integrity.check(store, alone=True)
-    if problems:
-        raise IntegrityError(
-            f"No site is built from {store.where}, because of {len(problems)} problem(s); see `msbench db check`. "
-            f"The first: {problems[0]}"
-        )
+    store = databases.sound(db, "No site is built from")
     summary = build(store, folder, store.recorded_device(device).id if device else None)
     uri = (folder / "index.html").resolve().as_uri()
     out.print(f"{summary.pages} pages, {summary.bytes / 1e6:.1f} MB: {uri}", soft_wrap=True)

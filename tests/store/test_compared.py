@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from msbench.cli import app
-from msbench.errors import StoreError
+from msbench.errors import IntegrityError, StoreError
 from msbench.model import Origin
 from msbench.store.compared import compared
 from msbench.store.store import Store
@@ -72,3 +72,27 @@ def test_what_has_nothing_in_common_is_no_error(before: Path, tmp_path: Path) ->
     result = CliRunner().invoke(app, ["db", "compare", str(tmp_path / "nowhere.sqlite"), "--db", str(after)])
     assert isinstance(result.exception, StoreError)
     assert "nowhere.sqlite" in str(result.exception)
+
+
+def test_times_of_a_changed_database_are_not_compared(before: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "changed.sqlite"
+    changed.write_bytes(before.read_bytes())
+    with Store(changed) as store, store.writing() as session:
+        session.connection().exec_driver_sql("UPDATE measurement SET median_ns = 'fast'")
+    for other, db in ((before, changed), (changed, before)):
+        result = CliRunner().invoke(app, ["db", "compare", str(other), "--db", str(db)])
+        assert isinstance(result.exception, IntegrityError), result.output
+        assert "changed.sqlite, because of" in str(result.exception) and "ns" not in result.output
+
+
+def test_names_are_no_markup(tmp_path: Path) -> None:
+    where, odd = tmp_path / "odd.sqlite", factories.operator("[b]")
+    with Store(where) as store:
+        for evaluation in factories.measured(odd, {factories.candidate(odd, "naive", Origin.NAIVE): 0.2}):
+            store.add_evaluation(odd, evaluation)
+        slower = factories.measured(odd, {factories.candidate(odd, "naive", Origin.NAIVE): 0.1}, at=10.0)
+    with Store(tmp_path / "after.sqlite") as store:
+        for evaluation in slower:
+            store.add_evaluation(odd, evaluation)
+    result = CliRunner().invoke(app, ["db", "compare", str(where), "--db", str(tmp_path / "after.sqlite")])
+    assert (result.exit_code, "[b]/fp32" in result.output) == (0, True), result.output
