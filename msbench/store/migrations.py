@@ -59,19 +59,24 @@ def version(connection: Connection, where: str) -> int:
     """How many migrations a database has had; 0 if it is empty.
 
     Raises:
-        StoreError: it has tables, but none of msbench's, or a newer schema than this msbench knows.
+        StoreError: it has tables, but none of msbench's, or no schema that this msbench knows.
     """
     names = inspect(connection).get_table_names()
     if MigrationRow.__tablename__ not in names:
         if names:
             raise StoreError(f"Database {where} is not one of msbench's: check the path given to --db.")
         return 0
-    had = connection.execute(select(func.max(table_of(MigrationRow).c.version))).scalar() or 0
+    had = connection.execute(select(func.max(table_of(MigrationRow).c.version))).scalar()
+    if not isinstance(had, int) or had < 1:
+        raise StoreError(
+            f"Database {where} does not say which schema it has: its table migration was changed. "
+            "Restore it from git or a copy."
+        )
     if had > len(MIGRATIONS):
         raise StoreError(
             f"Database {where} has schema {had}, and this msbench knows none after {len(MIGRATIONS)}: update msbench."
         )
-    return int(had)
+    return had
 
 
 def migrate(connection: Connection, where: str) -> None:

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from msbench.errors import StoreError
 from msbench.store.migrations import MIGRATIONS
 from msbench.store.store import Store
 from tests import factories
@@ -45,6 +46,19 @@ def test_every_migration_is_on_record_once(tmp_path: Path) -> None:
     versions = connection.execute("SELECT version FROM migration ORDER BY version").fetchall()
     connection.close()
     assert versions == [(number,) for number in range(1, len(MIGRATIONS) + 1)]
+
+
+@pytest.mark.parametrize("changed", ["DELETE FROM migration", "UPDATE migration SET version = -version"])
+def test_a_file_that_lost_its_schema_number_says_so(tmp_path: Path, changed: str) -> None:
+    path = tmp_path / "x.sqlite"
+    Store(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute(changed)
+    connection.commit()
+    connection.close()
+    for opened in (Store, Store.snapshot):
+        with pytest.raises(StoreError, match=r"x\.sqlite does not say which schema it has"):
+            opened(path)
 
 
 def test_an_interrupted_creation_is_finished_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
