@@ -87,6 +87,8 @@ def check(store: Store, known: Store | None = None, *, alone: bool = False) -> l
         connection = session.connection()
         try:
             problems += _file(connection)
+            if any(_made_otherwise(connection)):
+                return problems
             tables = {model: _rows(connection, model) for model in TABLES}
         except (DBAPIError, ValueError, TypeError) as error:  # what is no JSON, no text, no truth value
             return [*problems, _unreadable(store.where, error)]
@@ -148,9 +150,29 @@ def _file(connection: Connection) -> list[str]:
         for verdict in verdicts
         if verdict != "ok"
     ]
+    otherwise = list(_made_otherwise(connection))
+    if otherwise:
+        return problems + otherwise
     for table, _, parent, _ in connection.execute(text("PRAGMA foreign_key_check")):
         problems.append(f"A row of table {table} names one of table {parent} that is not there.")
     return problems
+
+
+def _made_otherwise(connection: Connection) -> Iterator[str]:
+    """What has the name of a table of msbench's and is none. It is not asked for rows: a view's may never end.
+
+    Nor are rows behind a trigger, which may change them, or in a table without its key, which may hold them twice.
+    """
+    if connection.dialect.name != "sqlite":
+        return
+    kinds = {str(name): str(kind) for kind, name in connection.execute(text("SELECT type, name FROM sqlite_master"))}
+    for name in sorted(name for name, kind in kinds.items() if kind == "trigger"):
+        yield f"It has the trigger {name!r}, and msbench makes none."
+    for table in map(table_of, TABLES):
+        columns = list(connection.execute(text(f'PRAGMA table_info("{table.name}")')))
+        keys = [column[1] for column in sorted(columns, key=lambda column: column[5]) if column[5]]
+        if kinds.get(table.name, "table") != "table" or (columns and keys != [key.name for key in table.primary_key]):
+            yield f"Table {table.name} was not made by msbench: it is a view, or has another primary key."
 
 
 def _unreadable(where: str, error: Exception) -> str:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from msbench.errors import IntegrityError
 from msbench.model import Origin
 from msbench.store import integrity
+from msbench.store.merge import merge
 from msbench.store.store import Store
 from tests.factories import candidate, measured, operator
 
@@ -81,6 +83,32 @@ def test_every_kind_of_tampering_is_found(told_file: Path, change: str, said: st
     assert problems
     assert any(re.search(said, problem) for problem in problems), problems
     assert all(problem.endswith(".") and "\n" not in problem for problem in problems)
+
+
+_OTHERWISE = "PRAGMA foreign_keys=OFF; DROP VIEW speedup; DROP VIEW timing; ALTER TABLE lineage RENAME TO old; "
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            _OTHERWISE + "CREATE TABLE lineage AS SELECT * FROM old UNION ALL SELECT * FROM old",
+            "Table lineage was not made",
+        ),
+        (
+            _OTHERWISE + "CREATE VIEW lineage AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+            "SELECT i AS version_id, i AS parent_id FROM n",
+            "Table lineage was not made",
+        ),
+        ("CREATE TRIGGER gone AFTER INSERT ON device BEGIN DELETE FROM trial; END", "the trigger 'gone'"),
+    ],
+)
+def test_tables_that_msbench_did_not_make_are_not_read(told_file: Path, store: Store, change: str, said: str) -> None:
+    tamper(told_file, change)
+    [problem] = integrity.check_files([told_file])
+    assert said in problem
+    with pytest.raises(IntegrityError, match=said):
+        merge(store, told_file)
 
 
 def test_any_single_changed_byte_of_the_file_is_found_or_harmless(told_file: Path) -> None:
