@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from msbench.sitegen import charts
 from msbench.sitegen.charts import Point, Series, Speedups
 from msbench.sitegen.plot import Chart
+from msbench.sitegen.points import size_dimension
 
 
 def point(n: int, time_ns: float, *, flops: int | None = None, interval: tuple[float, float] | None = None) -> Point:
@@ -123,3 +125,11 @@ def test_a_label_with_markup_stays_text() -> None:
     chart = charts.time_against_size("t", [Series(name, "best", (point(64, 1000.0),))], "N")
     assert chart is not None and "<" not in chart.json
     assert '&lt;/script&gt;&lt;b&gt;&amp;lt;"' in {t.get("name") for t in figure(chart)["data"]}
+
+
+def test_a_dimension_that_a_case_lacks_is_no_size() -> None:
+    def version(*dims: dict[str, int]) -> Any:
+        return SimpleNamespace(cases=[SimpleNamespace(case=SimpleNamespace(dims=one)) for one in dims])
+
+    assert size_dimension([version({"N": 1}, {"N": 2})]) == "N"
+    assert size_dimension([version({"N": 1}, {"N": 2}), version({})]) == "bytes"
