@@ -172,7 +172,7 @@ def explained(where: str, waited_s: float = 0.0) -> Iterator[None]:
         yield
     except (DBAPIError, sqlite3.Error) as error:
         raise explain(where, error, waited_s) from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:  # the last: JSON in JSON, without end
         raise StoreError(
             f"Database {where} is damaged: a column that should hold JSON or text doesn't. See `msbench db check`."
         ) from error

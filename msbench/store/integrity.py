@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -28,6 +28,7 @@ from msbench.store.identity import (
     table_of,
     version_id,
 )
+from msbench.store.plausible import implausible
 from msbench.store.samples import median_ns, unpack_samples
 from msbench.store.store import Store
 from msbench.store.tables import (
@@ -41,7 +42,6 @@ from msbench.store.tables import (
     LineageRow,
     MeasurementRow,
     MessageRow,
-    MigrationRow,
     ProfileRow,
     RunRow,
     StepRow,
@@ -52,11 +52,12 @@ from msbench.store.tables import (
 from msbench.store.timings import CHECKED
 
 RUN_STATUSES = ("running", "waiting", "finished", "stopped", "failed")
+RATES = ("fp32", "tf32", "bf16", "fp64")
 ROLES = ("system", "user", "assistant", "tool")
 
 _WORDS: dict[type[SQLModel], dict[str, Sequence[str] | type[StrEnum]]] = {
     DeviceRow: {"kind": ("cuda", "cpu")},
-    TaskRow: {"precision": Precision},
+    TaskRow: {"precision": Precision, "compute": RATES},
     CaseRow: {"split": Split},
     VersionRow: {"origin": Origin},
     BuildRow: {"fault": Fault},
@@ -90,7 +91,7 @@ def check(store: Store, known: Store | None = None, *, alone: bool = False) -> l
             if any(_made_otherwise(connection)):
                 return problems
             tables = {model: _rows(connection, model) for model in TABLES}
-        except (DBAPIError, ValueError, TypeError) as error:  # what is no JSON, no text, no truth value
+        except (DBAPIError, ValueError, TypeError, RecursionError) as error:  # what is no JSON, no text, no truth value
             return [*problems, _unreadable(store.where, error)]
     typed = True
     for model, rows in tables.items():
@@ -204,17 +205,7 @@ def _type_problems(model: type[SQLModel], row: Values) -> Iterator[str]:
         for column in dict.fromkeys(str(one["loc"][0]) for one in error.errors(include_url=False)):
             yield f"has a {column} of the wrong type: {str(row[column])[:40]!r}"
         return
-    for column, value in row.items() if model is not MigrationRow else ():
-        if column.endswith("_at") and value is not None and not _is_instant(value):
-            yield f"has a {column} that is no instant: {str(value)[:40]!r}"
-
-
-def _is_instant(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+    yield from implausible(model, row)
 
 
 def _row_problems(model: type[SQLModel], row: Values) -> Iterator[str]:
@@ -264,6 +255,10 @@ def _measurement(row: Values) -> Iterator[str]:
     except IntegrityError as error:
         yield f"has samples that can't be read: {str(error).rstrip('.')}"
         return
+    if not all(math.isfinite(sample) for one in rounds for sample in one):
+        yield "has samples that are no times"
+    if row["sittings"] > max(1, len(rounds)):
+        yield f"says {row['sittings']} sittings of {len(rounds)} rounds"
     if len(rounds) != row["rounds"]:
         yield f"says {row['rounds']} rounds, but has samples of {len(rounds)}"
     if median_ns(rounds) != row["median_ns"]:

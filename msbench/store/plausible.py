@@ -1,0 +1,75 @@
+"""What a value may be beyond its type: a database from elsewhere may hold what no measurement gives, under the right hash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import JSON
+from sqlmodel import SQLModel
+
+from msbench.store.identity import Values, table_of
+from msbench.store.tables import CaseRow, CeilingsRow, DeviceRow, MeasurementRow, MigrationRow, ProfileRow, StepRow
+
+_LEAST, _MOST = 1e-6, 1e30
+"""Of amounts that axes are drawn of: wide enough for whatever can be measured."""
+
+_AMOUNTS: dict[type[SQLModel], tuple[str, ...]] = {
+    CeilingsRow: (
+        "copy_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s", "l2_copy_bytes_per_s",
+        "fp32_flops", "tf32_flops", "bf16_flops", "fp64_flops",
+    ),
+    CaseRow: ("nbytes",),
+    MeasurementRow: ("median_ns", "hot_ns", "host_ns", "floor_ns", "sittings"),
+    StepRow: ("speedup", "predicted_speedup"),
+}  # fmt: skip
+_COUNTS: dict[type[SQLModel], tuple[str, ...]] = {
+    CaseRow: ("flops",),
+    DeviceRow: ("multiprocessors", "memory_bytes", "l2_bytes"),
+}
+
+
+def implausible(model: type[SQLModel], row: Values) -> Iterator[str]:
+    """Each column that holds no such value, as the end of a sentence; types are right already."""
+    for column in table_of(model).columns:
+        value = row[column.name]
+        if value is None or model is MigrationRow:
+            continue
+        if isinstance(column.type, JSON) and not _is_json(value):
+            yield f"has a {column.name} that no JSON can hold: infinity, NaN or half a character"
+        if column.name.endswith("_at") and not _is_instant(value):
+            yield f"has a {column.name} that is no instant in UTC: {str(value)[:40]!r}"
+    for name in _AMOUNTS.get(model, ()):
+        if row[name] is not None and not _LEAST < row[name] < _MOST:
+            yield f"has a {name} that can't be: {row[name]}"
+    for name in _COUNTS.get(model, ()):
+        if row[name] < 0:
+            yield f"has a {name} that can't be: {row[name]}"
+    if "kernels" in row and not all(isinstance(kernel, dict) for kernel in row["kernels"]):
+        yield "has kernels that are no objects"
+    if model is ProfileRow and not all(map(_is_evidence, row["evidence"])):
+        yield "has evidence that is not of names, values and limits"
+
+
+def _is_evidence(one: Any) -> bool:
+    return isinstance(one, list) and [type(part) in (int, float) for part in one] == [False, True, True]
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a value can be written again: Python reads more than JSON may hold."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError:  # of which what can't be encoded is one
+        return False
+    return True
+
+
+def _is_instant(text: str) -> bool:
+    """Whether instants of this form are in order as texts: that is how the newest is found."""
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return instant.utcoffset() == timedelta(0) and text.startswith(instant.isoformat(timespec="seconds")[:19])
