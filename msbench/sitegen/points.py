@@ -17,7 +17,8 @@ def size_dimension(versions: Iterable[Version]) -> str:
     """The one dimension in which the timed cases differ; ``"bytes"`` where there are several."""
     cases = [figure.case.dims for version in versions for figure in version.cases]
     varying = {name for dims in cases for name in dims if any(other.get(name) != dims[name] for other in cases)}
-    return varying.pop() if len(varying) == 1 and all(varying <= dims.keys() for dims in cases) else "bytes"
+    usable = len(varying) == 1 and all(dims.get(name, 0) > 0 for dims in cases for name in varying)
+    return varying.pop() if usable else "bytes"  # a logarithmic axis has no 0
 
 
 def series(site: Site, version: Version, role: str, size: str) -> Series:

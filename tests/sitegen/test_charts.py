@@ -127,9 +127,10 @@ def test_a_label_with_markup_stays_text() -> None:
     assert '&lt;/script&gt;&lt;b&gt;&amp;lt;"' in {t.get("name") for t in figure(chart)["data"]}
 
 
-def test_a_dimension_that_a_case_lacks_is_no_size() -> None:
+def test_a_dimension_that_a_case_lacks_or_that_is_0_is_no_size() -> None:
     def version(*dims: dict[str, int]) -> Any:
         return SimpleNamespace(cases=[SimpleNamespace(case=SimpleNamespace(dims=one)) for one in dims])
 
     assert size_dimension([version({"N": 1}, {"N": 2})]) == "N"
     assert size_dimension([version({"N": 1}, {"N": 2}), version({})]) == "bytes"
+    assert size_dimension([version({"N": 1, "padding": 0}, {"N": 1, "padding": 1})]) == "bytes"
