@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,16 @@ from sqlalchemy import JSON
 from sqlmodel import SQLModel
 
 from msbench.store.identity import Values, table_of
-from msbench.store.tables import CaseRow, CeilingsRow, DeviceRow, MeasurementRow, MigrationRow, ProfileRow, StepRow
+from msbench.store.tables import (
+    BuildRow,
+    CaseRow,
+    CeilingsRow,
+    DeviceRow,
+    MeasurementRow,
+    MigrationRow,
+    ProfileRow,
+    StepRow,
+)
 
 _LEAST, _MOST = 1e-6, 1e30
 """Of amounts that axes are drawn of: wide enough for whatever can be measured."""
@@ -47,14 +56,41 @@ def implausible(model: type[SQLModel], row: Values) -> Iterator[str]:
     for name in _COUNTS.get(model, ()):
         if row[name] < 0:
             yield f"has a {name} that can't be: {row[name]}"
-    if "kernels" in row and not all(isinstance(kernel, dict) for kernel in row["kernels"]):
-        yield "has kernels that are no objects"
-    if model is ProfileRow and not all(map(_is_evidence, row["evidence"])):
-        yield "has evidence that is not of names, values and limits"
+    for name, (form, of) in _FORMS.get(model, {}).items():
+        if row[name] is not None and not form(row[name]):
+            yield f"has {name} that are not of {of}"
 
 
-def _is_evidence(one: Any) -> bool:
-    return isinstance(one, list) and [type(part) in (int, float) for part in one] == [False, True, True]
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _are_sizes(dims: dict[str, Any]) -> bool:
+    return all(type(size) is int and 0 <= size < 2**63 for size in dims.values())
+
+
+def _are_numbers(named: dict[str, Any]) -> bool:
+    return all(map(_is_number, named.values()))
+
+
+def _are_objects(values: list[Any]) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def _is_evidence(values: list[Any]) -> bool:
+    return all(isinstance(one, list) and list(map(_is_number, one)) == [False, True, True] for one in values)
+
+
+_FORMS: dict[type[SQLModel], dict[str, tuple[Callable[[Any], bool], str]]] = {
+    CaseRow: {"dims": (_are_sizes, "sizes"), "scalars": (_are_numbers, "numbers")},
+    BuildRow: {"kernels": (_are_objects, "objects"), "sass": (_are_numbers, "numbers")},
+    ProfileRow: {
+        "metrics": (_are_numbers, "numbers"),
+        "kernels": (_are_objects, "objects"),
+        "evidence": (_is_evidence, "names, values and limits"),
+    },
+}
+"""What the pages take for granted about JSON."""
 
 
 def _is_json(value: Any) -> bool:
