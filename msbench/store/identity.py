@@ -61,6 +61,15 @@ def content_id(model: type[SQLModel], values: Values) -> str:
     return digest(table_of(model).name, content(model, values))
 
 
+def is_itself(row: SQLModel) -> bool:
+    """Whether a row that is nothing but its content still has the id of it."""
+    values = {column.name: getattr(row, column.name) for column in table_of(type(row)).columns}
+    try:
+        return content_id(type(row), values) == str(values["id"])
+    except (ValueError, TypeError):  # a text in a number's place has no content
+        return False
+
+
 CONTENT_ADDRESSED: tuple[type[SQLModel], ...] = (
     CeilingsRow,
     CaseRow,

@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 from sqlmodel import Session, col, func, select
 
-from msbench.errors import StoreError, UnknownNameError
+from msbench.errors import IntegrityError, StoreError, UnknownNameError
 from msbench.model import Candidate, Ceilings, Device, Evaluation, Status, Study, Trial
 from msbench.spec import Operator, Precision
 from msbench.store import convert
 from msbench.store.engine import MEMORY, shown, sqlite_path
+from msbench.store.identity import is_itself
 from msbench.store.rows import put_all
 from msbench.store.runs import Runs, set_columns
 from msbench.store.tables import (
@@ -224,6 +225,7 @@ class Store(Runs):
 
         Raises:
             UnknownNameError: there is none of that id.
+            IntegrityError: its row, or one of its results, is not what was stored.
         """
         with self.session() as session:
             row = session.get(EvaluationRow, evaluation_id)
@@ -234,6 +236,12 @@ class Store(Runs):
             checks = _results(session, CheckRow, row.id)
             measurements = _results(session, MeasurementRow, row.id)
             profiles = _results(session, ProfileRow, row.id)
+        for one in (row, *(result for result, _ in (*checks, *measurements, *profiles))):
+            if not is_itself(one):
+                raise IntegrityError(
+                    f"Evaluation {evaluation_id} in {self.where} was changed: its figures are not those that were "
+                    "measured. See `msbench db check`, and restore the database from a copy."
+                )
         candidate = self.candidate(row.version_id)
         return convert.to_evaluation(row, candidate, device, build, checks, measurements, profiles)
 

@@ -257,3 +257,21 @@ def test_every_fault_and_status_of_the_model_can_be_stored(store: Store) -> None
         assert evaluation.failure is not None
         changed = replace(evaluation, failure=replace(evaluation.failure, fault=fault), checks=())
         assert store.evaluation(store.add_evaluation(OP, changed)).failure == changed.failure
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE measurement SET median_ns = median_ns / 2",
+        "UPDATE measurement SET hot_ns = 'fast'",
+        "UPDATE evaluation SET status = 'passed', fault = NULL, seed = 7",
+        'UPDATE "check" SET worst = 0',
+        "UPDATE measurement SET samples = 'none'",
+    ],
+)
+def test_a_changed_evaluation_is_not_told(store: Store, change: str) -> None:
+    evaluation_id = store.add_evaluation(OP, measured(OP, {candidate(OP, "naive"): 0.5})[0])
+    with store.writing() as session:
+        session.connection().exec_driver_sql(change)
+    with pytest.raises(StoreError, match="db check"):
+        store.evaluation(evaluation_id)
