@@ -20,6 +20,9 @@ from msbench.errors import IntegrityError
 _MAGIC = b"MS\x01"
 _TYPES: dict[bytes, np.dtype[Any]] = {b"I": np.dtype("<u4"), b"f": np.dtype("<f4"), b"d": np.dtype("<f8")}
 
+_MOST = 1 << 28
+"""Bytes of a measurement, a thousand times as many as one has: a few bytes can be made to unpack to any number."""
+
 Samples = tuple[tuple[float, ...], ...]
 
 
@@ -51,10 +54,13 @@ def unpack_samples(blob: bytes) -> Samples:
     dtype = _TYPES.get(blob[3:4])
     if blob[:3] != _MAGIC or dtype is None:
         raise IntegrityError("The samples do not start as samples do.")
+    stream = zlib.decompressobj()
     try:
-        raw = zlib.decompress(blob[4:])
+        raw = stream.decompress(blob[4:], _MOST)
     except zlib.error as error:
         raise IntegrityError(f"The samples do not decompress ({error}).") from error
+    if not stream.eof:
+        raise IntegrityError(f"The samples do not end, or are more than {_MOST >> 20} MiB.")
     count = int.from_bytes(raw[:4], "little")
     start = 4 + 4 * count
     if len(raw) < max(start, 4):

@@ -52,3 +52,10 @@ def test_a_stream_of_the_wrong_length_is_refused(raw: bytes) -> None:
 def test_median_is_over_all_samples() -> None:
     assert median_ns([[1.0, 9.0], [2.0]]) == 2.0
     assert median_ns([[], []]) is None
+
+
+def test_a_few_bytes_do_not_fill_the_memory() -> None:
+    packer = zlib.compressobj(9)
+    stream = b"".join(packer.compress(bytes(1 << 24)) for _ in range(20)) + packer.flush()
+    with pytest.raises(IntegrityError, match="more than 256 MiB"):
+        unpack_samples(b"MS\x01I" + stream)
