@@ -144,17 +144,18 @@ class Runs(Database):
         return self.calls(run_id, step_number)
 
     def _call(self, session: Session, row: CallRow) -> Call:
-        turns: list[MessageRow] = []
+        turns: dict[str, MessageRow] = {}
         following: str | None = row.reply_id
         while following is not None:
             message = session.get(MessageRow, following)
-            if message is None:
+            if message is None or following in turns:
+                what = "lacks a message" if message is None else "has a message that follows itself"
                 raise StoreError(
-                    f"Call {row.number} of run {row.run_id} in {self.where} lacks a message: see `msbench db check`."
+                    f"Call {row.number} of run {row.run_id} in {self.where} {what}: see `msbench db check`."
                 )
-            turns.append(message)
+            turns[following] = message
             following = message.previous_id
-        *prompt, reply = reversed(turns)
+        *prompt, reply = reversed(turns.values())
         return Call(row, tuple(prompt), reply)
 
     def runs(self, task_id: str | None = None) -> list[RunRow]:

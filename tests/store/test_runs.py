@@ -94,3 +94,11 @@ def test_a_call_repeated_after_a_crash_changes_nothing_but_another_one_is_refuse
     assert len(store.calls(run.id)) == 1
     with pytest.raises(StoreError, match="another call 1"):
         call(store, 1, [("user", "Hello.")], "Go away.")
+
+
+def test_a_conversation_that_goes_round_is_an_error(told: Store) -> None:
+    with told.writing() as session:
+        session.connection().exec_driver_sql("UPDATE message SET previous_id = id")
+    with pytest.raises(StoreError, match=r"has a message that follows itself: see `msbench db check`"):
+        for run in told.runs():
+            told.calls(run.id)
