@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, and_, insert, select, tuple_, update
 from sqlmodel import SQLModel
 
+from msbench.errors import IntegrityError
 from msbench.model import Origin
 from msbench.store.identity import Values, content, table_of
 from msbench.store.tables import TABLES, BuildRow, DeviceRow, TaskRow, VersionRow
@@ -24,7 +25,11 @@ def _newer_text(new: Values, old: Values) -> bool:
 
 def _stronger_claim(new: Values, old: Values) -> bool:
     def rank(values: Values) -> tuple[int, str, str]:
-        return _CLAIM.index(Origin(values["origin"])), *_since(VersionRow, values, "created_at")
+        if values["origin"] not in _CLAIM:
+            raise IntegrityError(
+                f"Version {values['id']} has the unknown origin {values['origin']!r}: see `msbench db check`."
+            )
+        return _CLAIM.index(values["origin"]), *_since(VersionRow, values, "created_at")
 
     return rank(new) < rank(old)
 

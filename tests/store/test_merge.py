@@ -157,3 +157,10 @@ def test_merging_leaves_the_other_file_as_it_is(told_file: Path, store: Store) -
     assert [path.name for path in told_file.parent.iterdir()] == [told_file.name]
     with pytest.raises(StoreError, match="There is no database"):
         merge(store, told_file.with_name("none.sqlite"))
+
+
+def test_an_unknown_origin_is_said_whichever_side_has_it(told: Store, told_file: Path) -> None:
+    with told.writing() as session:
+        session.connection().exec_driver_sql("UPDATE version SET origin = 'hearsay'")
+    with pytest.raises(IntegrityError, match=r"unknown origin 'hearsay': see `msbench db check`"):
+        merge(told, told_file)
