@@ -49,7 +49,9 @@ def check(db: Db = None) -> None:
     where = databases.paths(db)
     problems = check_files(where)
     for problem in problems:
-        out.print(f"[red]✗[/] {escape(problem)}", soft_wrap=True)
+        # One line each, whatever a damaged text holds: what is not printable would also reach the terminal as a command.
+        line = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in problem)
+        out.print(f"[red]✗[/] {escape(line)}", soft_wrap=True)
     damages = sum(not isinstance(problem, Unopened) for problem in problems)
     if damages:
         err.print(

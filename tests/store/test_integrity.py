@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from msbench.cli import app
 from msbench.errors import IntegrityError
 from msbench.model import Origin
 from msbench.store import integrity
@@ -160,3 +162,11 @@ def test_a_file_of_an_older_schema_is_checked_as_it_is(tmp_path: Path) -> None:
     tamper(path, "INSERT INTO device VALUES ('d', 'cuda', 'X', '', 1, 1, 1, '', '')")
     [problem] = integrity.check_files([path])
     assert "Device d was changed" in problem
+
+
+def test_a_problem_is_one_line_whatever_a_text_holds(told_file: Path) -> None:
+    tamper(told_file, "UPDATE trial SET id = 'a' || char(10) || char(27) || '[31m'")
+    result = CliRunner().invoke(app, ["db", "check", "--db", str(told_file)])
+    assert result.exit_code == 1
+    [line] = result.stdout.splitlines()
+    assert r"Trial a\n\x1b[31m was changed" in line
