@@ -23,7 +23,7 @@ from msbench import operators
 from msbench.errors import DeviceError, ToolchainError, WorkerCrashed
 from msbench.executors import cuda
 from msbench.executors.cuda import CudaExecutor
-from msbench.harness import batch, gpu_runner, gpus, timing
+from msbench.harness import batch, gpu_runner, gpus, plausible
 from msbench.harness import evaluate as evaluating
 from msbench.harness.batch import Job, evaluate_all
 from msbench.harness.check import VARIANTS
@@ -92,7 +92,7 @@ def do_without_a_gpu(patch: pytest.MonkeyPatch, shared: Path, runtime: Path) -> 
     environment = gpu_runner.worker_environment("GPU-fake") | {"LD_PRELOAD": str(runtime)}
     patch.setattr(CudaExecutor, "xp", np)
     for name, value in PATIENCE.items():
-        patch.setattr(timing, name, value)
+        patch.setattr(plausible, name, value)
     pool = SimpleNamespace(free_bytes=lambda: 0, free_all_blocks=lambda: None)
     for name, value in (
         ("cuda", SimpleNamespace(runtime=memory, Device=lambda index: nullcontext())),
