@@ -171,6 +171,11 @@ class Pair:
         """Whether the interval holds 1, so that the copies can't be told apart."""
         return self.low <= 1 <= self.high
 
+    @property
+    def true(self) -> bool:
+        """Whether the interval holds the ratio that is known from the clock cycles waited."""
+        return self.low <= self.factor <= self.high
+
 
 def pairs(trials: Iterable[Trial]) -> list[Pair]:
     """The pairs of trials whose details have all figures, the shortest calls first."""

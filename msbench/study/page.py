@@ -11,6 +11,7 @@ from msbench.errors import MsbenchError
 from msbench.model import Study, Trial
 from msbench.store.proofs import Proof, proofs
 from msbench.store.store import Store
+from msbench.study.delay import LONG_NS
 from msbench.study.plot import Bar, intervals
 from msbench.study.record import judge
 
@@ -65,11 +66,29 @@ def _page(found: Sequence[Proof]) -> str:
             "",
             f"**{sentence}**",
         ]
+        if proof.study is Study.SLOWDOWN and _measured(proof):
+            lines += ["", _truth(_measured(proof))]
         if _measured(proof):
             lines += ["", f"![{_TITLES[proof.study]}]({_plot_name(proof)})", "", *_table(proof)]
         failures = [f"- {one.subject}: {one.outcome}" for one in proof.trials if "median" not in one.details]
         lines += ["", "Pairs that could not be measured:", "", *failures] if failures else []
     return "\n".join(lines) + "\n"
+
+
+def _truth(slowed: Sequence[Trial]) -> str:
+    """In how many pairs the interval contains the true slowdown, apart for calls that are short beside what a wait is known to."""
+    said = []
+    for of, alike in (
+        (f"of {LONG_NS / 1e3:.0f} µs and more", [one for one in slowed if one.details["duration_ns"] >= LONG_NS]),
+        ("of less", [one for one in slowed if one.details["duration_ns"] < LONG_NS]),
+    ):
+        if alike:
+            held = sum(one.details["low"] <= one.details["factor"] <= one.details["high"] for one in alike)
+            said.append(f"{held} of {len(alike)} for calls {of}")
+    return (
+        f"The interval contains the true ratio in {', and '.join(said)}. A wait is known to some tens of nanoseconds only, "
+        "which counts where calls are short."
+    )
 
 
 def _table(proof: Proof) -> list[str]:

@@ -35,6 +35,10 @@ def test_the_page_has_every_study_with_its_criterion_table_and_plot(tmp_path: Pa
     text = paths[0].read_text()
     assert "**The interval contains 1 in 4 of 6 pairs (66.7%;" in text
     assert "**The slower kernel was found in 6 of 6 pairs (100.0%;" in text
+    assert (
+        "The interval contains the true ratio in 2 of 3 for calls of 20 µs and more, and 2 of 3 for calls of less."
+        in text
+    )
     assert f"{make.GPU.name}, driver {make.GPU.driver}" in text
     assert "by `msbench study`." in text
     rows = [line for line in text.splitlines() if line.startswith("| relu")]

@@ -12,6 +12,7 @@ from msbench.sitegen.facts import Site
 from msbench.sitegen.margins import COLD_SHARE, SHIFT_NS, margins
 from msbench.sitegen.page import Page
 from msbench.store.proofs import Proof, proofs
+from msbench.study.delay import LONG_NS
 
 NAVIGATION = (("How we know", "how.html"),)
 
@@ -65,6 +66,10 @@ def pages(site: Site) -> Iterator[Page]:
         "agreement": trials.agreement(same),
         "limits": trials.Limits(),
         "slowed": slowed,
+        "slowed_by_length": [
+            [pair for pair in slowed if (pair.duration_ns >= LONG_NS) is longer] for longer in (True, False)
+        ],
+        "long_ns": LONG_NS,
         "unmeasured": sum(len(_of_one(found[s])) for s in (Study.SAME, Study.SLOWDOWN)) - len(same) - len(slowed),
         "disturbed": sum(pair.disturbed for pair in (*same, *slowed)),
         "itself": itself,
