@@ -165,6 +165,7 @@ def optimize(
         device=device, db=shown(db) if db else None,
     )  # fmt: skip
     limits = Budget(max_usd, max_tokens, max_calls, max_evaluations, max_gpu_seconds, max_seconds)
+    asked_for = model
     if resume is not None:
         row = store.run(resume)
         tasks, strategy, provider, executor, model = (
@@ -182,6 +183,11 @@ def optimize(
         answers = providers.pick(
             provider, model=model, price=prices, folder=prompts, wait=wait, store=readers, run=recording
         )
+        if asked_for and answers.name == "replay":
+            raise MsbenchError(
+                f"--model {asked_for}: recorded answers are given again here, whoever gave them. Leave it out, or set "
+                "OPENAI_API_KEY (or OPENAI_BASE_URL) to ask that model."
+            )
         try:
             settings = None if resume else _settings(task, answers, cases, rounds, seed, drawn, budget)
         except ProviderUnavailable as error:
@@ -230,11 +236,13 @@ class _Watch:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Adds to what is waited for how to go on then. It is not stored: whose machine that is is nobody's business."""
+        """Adds to what a run stops for how to go on then. It is not stored: whose machine that is is nobody's business."""
         try:
             yield
-        except WaitingForAnswer as error:
-            raise WaitingForAnswer(f"{error} Then go on with: {_interruption.current.go_on}") from error
+        except (ProviderUnavailable, WaitingForAnswer) as error:
+            if not _interruption.current.go_on:
+                raise
+            raise type(error)(f"{str(error).rstrip('.')}. Then go on with: {_interruption.current.go_on}") from error
 
 
 def _settings(

@@ -1,0 +1,75 @@
+"""A search that stops says how to go on; one that can't begin says why."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from msbench.store.store import Store
+from tests.cli.running import QUICKLY, refused, run
+
+
+def test_waiting_for_an_answer_is_exit_code_3_and_resume_waits_again(here: Path) -> None:
+    first = run(here, "optimize", "vector_add/fp32", "--provider", "manual", "--no-wait", "--rounds", "1", *QUICKLY)
+    assert first.returncode == 3, first
+    assert re.fullmatch(r"waiting: .+\n", first.stderr)
+    assert list((here / "prompts").rglob("*planner*.md"))
+    with Store(here / "db" / "local.sqlite", read_only=True) as store:
+        (waiting,) = store.runs()
+    assert waiting.status == "waiting"
+    second = run(here, "optimize", "--resume", waiting.id[:8], "--no-wait", "--executor", "cpu")
+    assert (second.returncode, second.stderr) == (3, first.stderr)
+    assert first.stderr.endswith(f"Then go on with: msbench optimize --resume {waiting.id} --no-wait\n")
+    assert "go on" not in waiting.note
+
+
+def test_the_command_that_goes_on_after_an_answer_is_whole(here: Path) -> None:
+    run(here, "new-op", "mine", "--ops-dir", "my ops")
+    given = ("--no-wait", "--prompts", "my prompts", "--ops-dir", "my ops", "--db", "my.sqlite")
+    first = run(here, "optimize", "mine/fp32", "--provider", "manual", "--rounds", "1", *QUICKLY, *given)
+    assert first.returncode == 3, first
+    (printed,) = re.findall(r"Then go on with: msbench (.+)$", first.stderr, re.MULTILINE)
+    second = run(here, *shlex.split(printed))
+    assert (second.returncode, second.stderr) == (3, first.stderr)
+    (prompt,) = (here / "my prompts").rglob("001-planner.md")
+    prompt.with_suffix(".answer.md").write_text("Try less.", encoding="utf-8")
+    third = run(here, *shlex.split(printed))
+    assert third.returncode == 3 and "002-coder.md" in third.stderr and printed in third.stderr
+
+
+def test_a_task_that_cant_be_begun_is_refused_before_the_first_is_searched(here: Path) -> None:
+    done = run(here, "optimize", "rms_norm/fp32", "vector_add/bf16", "--provider", "replay")
+    assert "no recorded conversation for vector_add/bf16" in refused(done)
+    with Store(here / "db" / "local.sqlite", read_only=True) as store:
+        assert store.runs() == []
+
+
+def test_a_recording_that_the_option_for_the_database_hides_is_told_of(here: Path) -> None:
+    arguments = ("optimize", "rms_norm/fp32", "--provider", "replay", "--executor", "cpu")
+    says = refused(run(here, *arguments, "--db", "new.sqlite"))
+    assert (
+        "no recorded conversation for rms_norm/fp32" in says
+        and "the shipped one, which has recordings, is left out" in says
+    )
+    assert "--db" not in refused(run(here, "optimize", "vector_add/bf16", *arguments[2:]))
+
+
+def test_a_search_that_loses_its_endpoint_says_how_to_go_on(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a key")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    done = run(here, "optimize", "relu/fp32", "--model", "some", *QUICKLY, "--db", "mine.sqlite")
+    assert done.returncode == 2, done
+    with Store(here / "mine.sqlite", read_only=True) as store:
+        (stopped,) = store.runs()
+    go_on = f"msbench optimize --resume {stopped.id} --db mine.sqlite"
+    assert re.fullmatch(
+        rf"error: http://127\.0\.0\.1:9/v1 can't be reached: .+\. Then go on with: {go_on}\n", done.stderr
+    )
+
+
+def test_a_model_that_would_not_be_asked_is_refused(here: Path) -> None:
+    says = refused(run(here, "optimize", "rms_norm/fp32", "--model", "some"))
+    assert says.startswith("error: --model some: recorded answers are given again here") and "OPENAI_API_KEY" in says
