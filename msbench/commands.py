@@ -21,8 +21,17 @@ def typed(command: str) -> str:
 
 def without_seed(command: str) -> str:
     """A recorded command without its seed: the same for what differs in a drawn one only."""
+    return _shortened("--seed", command)
+
+
+def without_budget(command: str) -> str:
+    """A recorded command without its time limit: the same for what was measured in one go and in several."""
+    return _shortened("--budget", command)
+
+
+def _shortened(option: str, command: str) -> str:
     try:
-        return shlex.join(_without("--seed", shlex.split(command)))
+        return shlex.join(_without(option, shlex.split(command)))
     except ValueError:
         return command
 

@@ -16,6 +16,7 @@ from msbench import databases, report
 from msbench.cli._app import app
 from msbench.cli._interruption import goes_on_with_resume
 from msbench.cli._options import Db, Device, FixedSeed, SettledSittings, amount, command_line, err, out, pick_executor
+from msbench.commands import without_budget
 from msbench.errors import DeviceError, MsbenchError
 from msbench.model import Study, Trial
 from msbench.store.store import Store
@@ -35,7 +36,11 @@ def study(
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Leave out the tasks that the same command has recorded on this device.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Leave out the tasks that the same command, with any --budget, has recorded on this device.",
+        ),
     ] = False,
     write: Annotated[
         Path | None,
@@ -117,12 +122,13 @@ def _kinds(text: str) -> tuple[Study, ...]:
 
 
 def _recorded(store: Store, device_id: str, harness: str, command: str) -> list[Trial]:
-    """The trials of the newest recording by this command, on this device and harness."""
+    """The trials of the newest recording by this command, whatever its time limit, on this device and harness."""
     found = [
         one
         for kind in (Study.SAME, Study.SLOWDOWN)
         for one in store.trials(kind)
-        if (one.device_id, one.harness, one.command) == (device_id, harness, command)
+        if (one.device_id, one.harness) == (device_id, harness)
+        and without_budget(one.command) == without_budget(command)
     ]
     newest = max((one.created_at for one in found), default="")
     return [one for one in found if one.created_at == newest]
