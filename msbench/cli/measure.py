@@ -147,7 +147,7 @@ def bench(
             "--batch",
             min=1,
             help="Tasks that are checked side by side, by default as many as the device has room for: that takes least time"
-            " for all, 1 or 2 bring each verdict soonest.",
+            " for all, 1 brings each verdict soonest.",
         ),
     ] = None,
     quick: Annotated[

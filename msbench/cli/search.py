@@ -53,7 +53,10 @@ def optimize(
         str, typer.Option("--strategy", help="How to search; see docs/adding_a_strategy.md.")
     ] = "cudamaster",
     provider: Annotated[
-        str, typer.Option("--provider", help="auto (openai with a key, else replay), openai, manual or replay.")
+        str,
+        typer.Option(
+            "--provider", help="auto (openai with a key or an endpoint, else replay), openai, manual or replay."
+        ),
     ] = "auto",
     model: Annotated[
         str,
