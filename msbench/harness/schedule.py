@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, cycle
 
 from msbench.harness.check import VARIANTS
 from msbench.harness.protocols import Checks, Plan
@@ -20,6 +22,15 @@ EXTRA_SHARE = 1 / 32
 """The same, as a share of the limit of an executor that has one: cases near it take seconds a launch."""
 
 HELDOUT_ELEMENTS = 2**20
+
+LARGE_HELDOUT = 2
+"""Hidden sizes beyond HELDOUT_ELEMENTS, up to the largest that is measured: a version may be another one there."""
+
+LARGE_LIMIT = 2e10
+"""The work up to which they are drawn."""
+
+LARGE_SHARE = 1 / 16
+"""The same, and for other inputs on large cases, as a share of the limit of an executor that has one."""
 
 _ELEMENT_OPERATIONS = 16  # what drawing, referencing and comparing one element costs, roughly
 
@@ -48,11 +59,16 @@ def schedule(op: Operator, plan: Plan, limit: float | None) -> tuple[Scheduled, 
 
     Every case of the plan, and for ``Checks.FULL`` also: the operator's cheapest case; hidden sizes; all distributions
     on the cheapest paper case and on the cheapest odd one (if neither is affordable, on the largest hidden size that is);
-    hidden scalars on all of these; every variant where a case is affordable (of ``trusted`` versions: on these cheapest cases, and misaligned on hidden sizes). Cases above ``limit``
-    (``Executor.check_limit``) are left out.
+    hidden scalars on all of these; every variant where a case is affordable (of ``trusted`` versions: on these cheapest cases,
+    and misaligned on hidden sizes). Of versions that are not ``trusted`` also what a size could tell them is not tried: hidden
+    sizes among the large ones, and each distribution, with hidden scalars, on one of the plan's large cases. Cases above
+    ``limit`` (``Executor.check_limit``) are left out.
     """
     found: dict[str, Scheduled] = {}
-    for item in _wanted(op, plan, EXTRA_LIMIT if limit is None else limit * EXTRA_SHARE):
+    wanted = _wanted(op, plan, EXTRA_LIMIT if limit is None else limit * EXTRA_SHARE)
+    if plan.checks is Checks.FULL and not plan.trusted:
+        wanted = chain(wanted, _large(op, plan, None if limit is None else limit * LARGE_SHARE))
+    for item in wanted:
         if limit is None or work(op, item.case) <= limit:
             found.setdefault(item.case.id, item)
     return tuple(sorted(found.values(), key=lambda item: work(op, item.case)))
@@ -66,8 +82,7 @@ def _wanted(op: Operator, plan: Plan, extra_limit: float) -> Iterator[Scheduled]
         yield from (Scheduled(case, ALIGNED) for case in plan.cases)
         return
     hidden = sorted(heldout(op, plan.seed, plan.heldout, HELDOUT_ELEMENTS), key=cost)
-    cheapest = (min((c for c in op.cases if c.split is s), key=cost, default=None) for s in (Split.PAPER, Split.ODD))
-    bases = [case for case in cheapest if case and cost(case) <= extra_limit]
+    bases = [case for case in _cheapest(op) if cost(case) <= extra_limit]
     if not bases:
         bases = [replace(case, distribution="uniform") for case in hidden if cost(case) <= extra_limit][-1:]
         yield from (Scheduled(case, VARIANTS) for case in bases)
@@ -83,3 +98,38 @@ def _wanted(op: Operator, plan: Plan, extra_limit: float) -> Iterator[Scheduled]
         yield from (Scheduled(replace(case, distribution=d), ALIGNED) for d in op.distributions)
     for case in (smallest, *bases):  # few elements, or other inputs, may not show that a kernel ignores a scalar
         yield Scheduled(vary(op, replace(case, distribution="uniform"), plan.seed), ALIGNED)
+
+
+def _cheapest(op: Operator) -> list[Case]:
+    """The paper case and the odd case that cost the least, as far as there are any."""
+    splits = ([case for case in op.cases if case.split is split] for split in (Split.PAPER, Split.ODD))
+    return [min(cases, key=lambda case: work(op, case)) for cases in splits if cases]
+
+
+def _large(op: Operator, plan: Plan, limit: float | None) -> Iterator[Scheduled]:
+    """What finds a version that is another one where only public sizes and harmless inputs were ever seen."""
+    rng = random.Random(f"{op.name}:{plan.seed}:large")
+    sizes = [elements(op, dict(case.dims)) for case in plan.cases]
+    largest = max(sizes, default=0)
+    if largest > HELDOUT_ELEMENTS:
+        affordable = LARGE_LIMIT if limit is None else limit
+        hidden = heldout(
+            op,
+            rng.getrandbits(32),
+            LARGE_HELDOUT,
+            largest,
+            accept=lambda case: elements(op, dict(case.dims)) > HELDOUT_ELEMENTS and work(op, case) <= affordable,
+        )
+        yield from (Scheduled(case, ALIGNED) for case in hidden)
+    known = {case.dims for case in _cheapest(op)}  # all distributions are tried on these
+    cases = [
+        case
+        for case, size in zip(plan.cases, sizes, strict=True)
+        if size > HELDOUT_ELEMENTS and case.dims not in known and (limit is None or work(op, case) <= limit)
+    ]
+    if cases:
+        others = [name for name in op.distributions if name != "uniform"]
+        rng.shuffle(others)
+        rng.shuffle(cases)
+        for distribution, case in zip(others, cycle(cases), strict=False):
+            yield Scheduled(vary(op, replace(case, distribution=distribution), plan.seed), ALIGNED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from msbench.errors import UnknownNameError
@@ -40,13 +40,17 @@ def select_cases(op: Operator, selector: str, seed: int = 0) -> tuple[Case, ...]
 
 
 def heldout(
-    op: Operator, seed: int, count: int = HELDOUT_COUNT, max_elements: int = HELDOUT_ELEMENTS
+    op: Operator,
+    seed: int,
+    count: int = HELDOUT_COUNT,
+    max_elements: int = HELDOUT_ELEMENTS,
+    accept: Callable[[Case], bool] | None = None,
 ) -> tuple[Case, ...]:
     """``count`` cases that nobody can tune for: sizes and scalars from the declared ranges, with any of the distributions.
 
     A size is now and then the least there is, often next to a power of two, else log-uniform; for scalars see ``vary``. All
     arrays of a case hold at most ``max_elements`` elements together, and ``op.valid`` accepts it. The same seed gives the
-    same cases. Fewer than ``count`` come back where the ranges hold no more.
+    same cases. Fewer than ``count`` come back where the ranges hold no more; ``accept`` may be choosier.
     """
     rng = random.Random(f"{op.name}:{seed}")
     drawn: dict[str, Case] = {}
@@ -55,7 +59,9 @@ def heldout(
             break
         dims = tuple((dim.name, _size(rng, dim, max_elements)) for dim in op.dims)
         case = Case(dims, Split.HELDOUT, rng.choice(op.distributions))
-        if elements(op, dict(dims)) <= max_elements and (op.valid is None or op.valid(**dict(dims))):
+        if elements(op, dict(dims)) > max_elements or not (op.valid is None or op.valid(**dict(dims))):
+            continue
+        if accept is None or accept(case):
             drawn.setdefault(case.id, vary(op, case, seed))
     return tuple(drawn.values())
 

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from msbench.harness.check import VARIANTS
 from msbench.harness.protocols import Checks, Plan
-from msbench.harness.schedule import EXTRA_LIMIT, EXTRA_SHARE, Scheduled, schedule, suspects, work
+from msbench.harness.schedule import (
+    EXTRA_LIMIT,
+    EXTRA_SHARE,
+    HELDOUT_ELEMENTS,
+    LARGE_HELDOUT,
+    Scheduled,
+    schedule,
+    suspects,
+    work,
+)
 from msbench.spec import Split
 from tests.harness.fakes import OPERATOR, case
 
@@ -101,6 +110,29 @@ def test_cheap_first_and_nothing_above_the_limit(sizes: set[int], limit: float |
         assert all(
             i.variants == ("aligned",) for i, cost in zip(found, costs, strict=True) if cost > limit * EXTRA_SHARE
         )
+
+
+def test_large_sizes_and_other_inputs_of_them_are_no_safe_place() -> None:
+    plan = Plan((case(64), case(2**22), LARGE))
+    op = replace(WIDE, dims=(replace(WIDE.dims[0], high=2**30),))
+    found = schedule(op, plan, None)
+    large = [i.case for i in found if i.case.dims[0][1] > HELDOUT_ELEMENTS]
+    public = [one for one in large if one.dims in {one.dims for one in plan.cases}]
+    assert {one.distribution for one in public} == set(OPERATOR.distributions)
+    assert len({one.dims for one in public if one.distribution != "uniform"}) == 2
+    assert len(large) - len(public) == LARGE_HELDOUT
+    assert {i.variants for i in found if i.case in large} == {("aligned",)}
+    trusted = schedule(op, replace(plan, trusted=True), None)
+    assert [i.case.id for i in trusted if i.case.dims[0][1] > HELDOUT_ELEMENTS] == [case(2**22).id, LARGE.id]
+
+
+def test_which_large_size_has_which_inputs_is_the_seeds_secret() -> None:
+    def inputs(seed: int) -> set[str]:
+        found = schedule(WIDE, Plan((case(2**22), case(2**23), LARGE), seed=seed), None)
+        return {i.case.id for i in found if i.case.dims[0][1] in (2**22, 2**23, 2**30)}
+
+    assert inputs(1) == inputs(1)
+    assert len({frozenset(inputs(seed)) for seed in range(9)}) > 1
 
 
 def test_a_case_that_only_a_gpu_can_afford() -> None:
