@@ -210,11 +210,140 @@ def test_device_variables_are_state_unless_they_are_constant() -> None:
         "/* */ .global .u32 $str;",
         "mov.u32 a, b; .global .b8 $str[9];",
         '.pragma "/*"; .global .u32 $str; .pragma "*/";',
+        '{ .pragma "a\n"; /* " */ .global .u32 $str; /* " */ }',
+        '/* " */ .global .u32 $str; // "',
+        "/* /* */ .global .u32 $str; // */",
+        "// /*\n.global .u32 $str; // */",
+        "// a \\\n.global .u32 $str;",
+        "// a\r\n.global .u32 $str;",
+        ".align 4 .global .u32 $str;",
+        ".align 0x4.global .u32 $str;",
+        ".visible.align 4.global.align 4 .u32 $str;",
+        '.pragma "nounroll"; .align 4 .global .v2 .u32 $str[2];',
+        ".loc 1 1 1 .global .u32 $str;",
+        "L1:.global .u32 $str;",
+        "ld:.global .u32 $str;",
+        ".attribute(.unified(1, 2)) .global .u32 $str;",
+        ".pragma\t.global/**/.u32/**/$str;",
+        "} .weak\n.global .u32 $str = 7; .func f() {",
+        "} .common .global .attribute(.managed) .u32 $str; .func f() {",
     ],
 )
 def test_device_variables_of_inline_assembly_are_state_under_any_name(text: str) -> None:
     ptx = PTX.replace("ld.global", f"{text}\n\tld.global")
     assert of_the_device(ptx, DECLARED) == "keeps state between calls (the device variable $str)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "// a \r /* \n .global .u32 $str; // */",
+        '.pragma "a\\";',
+        '# 1 "a"',
+        "@@DWARF .u32 x",
+        "'",
+        "/* open",
+        '.pragma "open',
+        "mov.u32\x0ca, b;",
+        "// \0",
+    ],
+)
+def test_ptx_that_may_be_read_in_two_ways_is_refused(text: str) -> None:
+    found = of_the_device(PTX.replace("ld.global", f"{text}\n\tld.global"), DECLARED)
+    assert (found or "").startswith("writes PTX that can't be read with certainty (")
+
+
+def test_a_body_begins_at_its_brace_whatever_stands_before_it() -> None:
+    ptx = PTX.replace(")\n{", ')\n.pragma "a";\n{').replace("ld.global", ".global .u32 $str;\n\tld.global")
+    assert of_the_device(ptx, DECLARED) == "keeps state between calls (the device variable $str)"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [a], [b, {c, d}], [e];",
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [a], [b], 16, [c];",
+        "@!p1 red.relaxed.gpu.global.add.f32 [a], b; @p1 bra $L__BB0_1;",
+        "{cvta.to.global.u64 a, b; atom.add.release.sys.global.u32 c, [a], 1;}",
+        "tensormap.replace.tile.global_address.global.b1024.b64 [a], b;",
+        "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {a, b}, [c];",
+        "prefetch.global.L2::evict_last [a]; fence.proxy.async.global; isspacep.global p, a;",
+        '// it\'s # not "code" \\\n/* nor @@ this " \'#\\ */ .pragma "nounroll";',
+    ],
+)
+def test_instructions_on_global_memory_declare_nothing(code: str) -> None:
+    assert of_the_device(PTX.replace("ld.global", f"{code}\n\tld.global"), DECLARED) is None
+
+
+@pytest.mark.parametrize(
+    ("types", "constant"),
+    [
+        ("typedef const int T;", True),
+        ("typedef const int R;\ntypedef R T[2];", True),
+        ("typedef int *const T;", True),
+        ("typedef int (*const T)(int);", True),
+        ("typedef int T;", False),
+        ("typedef const int *T;", False),
+        ("typedef const int *R;\ntypedef R T[2];", False),
+        ("typedef int (*T)(const int);", False),
+        ("typedef const int T;\ntypedef int T;", False),
+        ("typedef T T;", False),
+        ("typedef const int OtherT;", False),
+        ("", False),
+    ],
+)
+def test_a_types_name_may_say_that_it_is_constant(types: str, constant: bool) -> None:
+    declared = f"{types}\n{DECLARED}".replace("const int counter", "T counter")
+    assert (of_the_device(PTX, declared) is None) == constant
+    assert of_the_device(PTX, declared.replace("T counter", "T *counter")) is not None
+
+
+CUBIN = """
+#define IN(name) __attribute__((section(name), used))
+__attribute__((used)) static const int code = 1;
+IN(".nv.global") int counter;
+IN(".nv.global.init") static char text[2] __asm__("$str$1") = {97, 0};
+IN(".nv.shared.reserved.0") int reserved;
+"""
+
+
+@pytest.mark.parametrize(
+    ("added", "trick"),
+    [
+        ("", None),
+        ('IN(".nv.global") int kept;', "keeps state between calls (the device variable kept)"),
+        ('IN(".nv.global") static int kept __asm__("$str");', "keeps state between calls (the device variable $str)"),
+        ('IN(".nv.other") int kept = 1;', "keeps state between calls (the device variable kept)"),
+        ("int kept __attribute__((common));", "keeps state between calls (the device variable kept)"),
+        (
+            'asm(".pushsection .nv.other,\\"aw\\"; .zero 8; .popsection");',
+            "keeps state between calls (the device variable without a name in .nv.other)",
+        ),
+        ('extern "C" int vprintf(int); int f() { return vprintf(1); }', "prints from the device (vprintf)"),
+        # PTX needs no ".extern" before a function that it only declares
+        ('extern "C" void* malloc(); void* f() { return malloc(); }', "allocates memory from the device (malloc)"),
+    ],
+)
+def test_machine_code_holds_no_variable_that_its_ptx_does_not_declare(
+    tmp_path: Path, added: str, trick: str | None
+) -> None:
+    cubin = compiled(tmp_path, CUBIN + added)
+    assert device.tricks_of_machine_code(cubin, PTX) == trick
+    of_another_size = PTX.replace(".u32 counter", ".u64 counter")
+    state = "keeps state between calls (the device variable counter)"
+    assert device.tricks_of_machine_code(compiled(tmp_path, CUBIN), of_another_size) == state
+
+
+def test_a_version_whose_machine_code_is_not_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.ptx").write_text(PTX, encoding="utf-8")
+    (tmp_path / "x.cudafe1.gpu").write_text(DECLARED.replace("a.cu", "x.cu"), encoding="utf-8")
+    candidate = Candidate("x", Precision.FP32, "int f();")
+    failure = screen.look_at_device_code(candidate, tmp_path, "x")
+    assert failure is not None
+    assert "leaves no machine code" in failure.message
+    compiled(tmp_path, CUBIN)
+    (tmp_path / "x.o").rename(tmp_path / "x.cubin")
+    assert screen.look_at_device_code(candidate, tmp_path, "x") is None
 
 
 def test_a_librarys_kernel_is_one_that_another_file_defines() -> None:

@@ -1,11 +1,12 @@
 """Reads a version before it runs, and refuses what a launcher may not do: docs/contract.md, "What a file may call".
 
-Four looks, none of which needs a GPU: at the file's text, at what nvcc's first steps make of it, at its host object before it
-is linked, at its device code. What none of them can see is found by running (``check``, ``timing``).
+Five looks, none of which needs a GPU: at the file's text, at what nvcc's first steps make of it, at its host object before it
+is linked, at its device code, at its machine code. What none of them can see is found by running (``check``, ``timing``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from msbench import resources
@@ -40,7 +41,7 @@ def look_at_object(
     constants: dict[str, int | None] = (
         dict.fromkeys(text.constants(candidate.source))
         if device_code is None
-        else {**device.constants(_read(device_code))}
+        else {**device.constants(_read_ptx(device_code))}
     )
     obj = ElfObject(path)
     asked_for = candidate.directives.get("link", ())
@@ -60,11 +61,26 @@ def look_at_device_code(candidate: Candidate, folder: Path, name: str) -> Failur
         return _refused(trick)
     if is_library(candidate):
         return None
-    return _refused(device.tricks(_read(folder / f"{name}.ptx"), _read(folder / f"{name}.cudafe1.gpu"), f"{name}.cu"))
+    ptx = _read_ptx(folder / f"{name}.ptx")
+    if trick := device.tricks(ptx, _read(folder / f"{name}.cudafe1.gpu"), f"{name}.cu"):
+        return _refused(trick)
+    return _refused(_machine_code_trick(sorted(folder.glob(f"{name}.*cubin")), ptx))
+
+
+def _machine_code_trick(cubins: Sequence[Path], ptx: str) -> str | None:
+    if not cubins:
+        return "leaves no machine code that could be looked at"
+    found = (device.tricks_of_machine_code(ElfObject(path), ptx) for path in cubins)
+    return next((trick for trick in found if trick), None)
 
 
 def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _read_ptx(path: Path) -> str:
+    """With its line ends as they are: ptxas goes on with a comment where other readers see a new line."""
+    return path.read_bytes().decode("utf-8", errors="replace") if path.is_file() else ""
 
 
 def _refused(trick: str | None) -> Failure | None:

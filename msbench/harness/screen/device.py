@@ -1,5 +1,6 @@
-"""Looks at what nvcc makes of a version on the way to its object, where macros are gone: at its device code for variables that
-outlive a launch, a library's kernels and calls into the device's runtime; at its host code for what no symbol shows."""
+"""Looks at what nvcc makes of a version on the way to its object, where macros are gone: at its device code, as PTX and as
+machine code, for variables that outlive a launch, a library's kernels and calls into the device's runtime; at its host code for
+what no symbol shows."""
 
 from __future__ import annotations
 
@@ -7,19 +8,18 @@ import re
 from collections.abc import Iterator
 
 from msbench.harness.screen import rules
+from msbench.harness.screen.elf import ElfObject, Section
+from msbench.harness.screen.ptx import UnreadableError, variables, without_comments
 
-_UNREAD = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)  # a comment may seem to begin within a text
-_BODY = re.compile(r"\.(?:entry|func)\b[^;{]*\{")  # of the first function: nvcc declares a file's variables before it
-_DECLARED = re.compile(
-    r"(?:^|[{};:])\s*(?:\.(?:visible|weak|extern|common)\s+)*\.(?P<space>global|const)\b(?P<rest>[^;{=]*)", re.MULTILINE
-)
-_VARIABLE = re.compile(r"(?P<name>[$%\w]+)\s*(?:\[(?P<size>\d*)\]\s*)*$")
-_WIDTH = re.compile(r"\.[bsuf](?P<bits>\d+)\b")
 _ENTRY = re.compile(r"\.entry\s+(?P<name>[$\w]+)")
 _EXTERNAL = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?(?P<name>[$\w]+)")
 _COMPILERS_OWN = re.compile(r"\$str(?:\$\d+)?|__unnamed_\d+|__(?:cudart|internal)_\w+")
 """Texts, and tables of sine, cosine and the like: variables that no declaration stands for."""
 
+_PER_LAUNCH = re.compile(r"\.nv\.(?:shared|local)(?:\..*)?")  # sections of what a block or a thread has while it runs
+_SECTION_NAME = 3  # STT_SECTION
+
+_ENDS = r"(?=\s*(?:[\[;=]|\)\s*[(\[]))"  # behind a declared name
 _STATIC = r"^[a-z ]*__device__\s+__var_used__\s(?P<type>(?:[^\n={;(]|\(\s*\*)*?)"
 _KERNEL = re.compile(r'[^"=]*\b__global__\b[^"=]*\b__var_used__\b[^"=(]*?(?P<name>\w+)\(')
 _MARKER = re.compile(r'^# \d+ "(?P<file>[^"\n]*)"(?P<flags>[ 0-9]*)$', re.MULTILINE)
@@ -43,39 +43,71 @@ def tricks(ptx: str, declarations: str, file_name: str) -> str | None:
         declarations: nvcc's ``.cudafe1.gpu``, the device's half of the file as C, which says what is constant and where from.
         file_name: what the file was compiled as.
     """
-    return next(_found(_UNREAD.sub(" ", ptx), declarations, file_name), None)
+    try:
+        code = without_comments(ptx)
+    except UnreadableError as odd:
+        return f"writes PTX that can't be read with certainty ({odd})"
+    return next(_found(code, declarations, file_name), None)
 
 
-def _found(ptx: str, declarations: str, file_name: str) -> Iterator[str]:
-    for found in _EXTERNAL.finditer(ptx):
-        for names, trick in _RUNTIME:
-            if names.fullmatch(found["name"]):
-                yield f"{trick} ({found['name']})"
+def _found(code: str, declarations: str, file_name: str) -> Iterator[str]:
+    for found in _EXTERNAL.finditer(code):
+        yield from _runtime_call(found["name"])
     files = dict(_kernels(declarations))
-    for name in _ENTRY.findall(ptx):
+    for name in _ENTRY.findall(code):
         file = files.get(name, "")
         if file.rpartition("/")[2] != file_name and not file.endswith(_EMPTY_KERNEL):
             yield f"calls a library's own kernels ({name}) in a version that declares none"
-    body = _BODY.search(ptx)
-    for found in _DECLARED.finditer(ptx):
-        if found["space"] == "const":
-            continue
-        variable = _VARIABLE.search(found["rest"].strip())
-        name = variable["name"] if variable else "of an asm statement"
-        by_hand = variable is None or (body is not None and found.end() > body.end())
-        if by_hand or ".attribute(.managed)" in found["rest"] or not _is_constant(name, declarations):
-            yield f"keeps state between calls (the device variable {name})"
+    for variable in variables(code):
+        as_nvcc = variable.size is not None and not variable.by_hand
+        if variable.space == "global" and not (as_nvcc and _is_constant(variable.name, declarations)):
+            yield _state(variable.name)
+
+
+def tricks_of_machine_code(cubin: ElfObject, ptx: str) -> str | None:
+    """What the machine code holds that its PTX, in which ``tricks`` finds nothing, does not account for.
+
+    It does not hang on how PTX is read: whatever stays in the GPU's memory has its place and its name here.
+    """
+    return next(_found_in_machine_code(cubin, ptx), None)
+
+
+def _found_in_machine_code(cubin: ElfObject, ptx: str) -> Iterator[str]:
+    constant = {v.name: v.size for v in variables(without_comments(ptx)) if v.space == "global"}
+    ends: dict[Section, int] = {}
+    for symbol in cubin.symbols:
+        if symbol.undefined:
+            yield from _runtime_call(symbol.name)
+        elif symbol.common or (_outlives(symbol.section) and symbol.kind != _SECTION_NAME):
+            if constant.get(symbol.name) != symbol.size:
+                yield _state(symbol.name)
+            elif symbol.section is not None:
+                ends[symbol.section] = max(symbol.value + symbol.size, ends.get(symbol.section, 0))
+    for section in cubin.sections:
+        if _outlives(section) and section.size > ends.get(section, 0):
+            yield _state(f"without a name in {section.name}")
+
+
+def _outlives(section: Section | None) -> bool:
+    return section is not None and section.writable and _PER_LAUNCH.fullmatch(section.name) is None
+
+
+def _runtime_call(name: str) -> Iterator[str]:
+    return (f"{trick} ({name})" for names, trick in _RUNTIME if names.fullmatch(name))
+
+
+def _state(name: str) -> str:
+    return f"keeps state between calls (the device variable {name})"
 
 
 def constants(ptx: str) -> dict[str, int]:
     """How many bytes each ``__constant__`` variable has, by its name in the host's object: there it has a shadow, which is no
-    state."""
-    found: dict[str, int] = {}
-    for declared in _DECLARED.finditer(_UNREAD.sub(" ", ptx)):
-        variable, width = _VARIABLE.search(declared["rest"].strip()), _WIDTH.search(declared["rest"])
-        if declared["space"] == "const" and variable and width:
-            found[variable["name"]] = int(width["bits"]) // 8 * int(variable["size"] or 1)
-    return found
+    state. None where the PTX can't be read."""
+    try:
+        found = variables(without_comments(ptx))
+    except UnreadableError:
+        return {}
+    return {v.name: v.size for v in found if v.space == "const" and v.size is not None}
 
 
 def _kernels(declarations: str) -> Iterator[tuple[str, str]]:
@@ -90,11 +122,21 @@ def _kernels(declarations: str) -> Iterator[tuple[str, str]]:
 
 def _is_constant(name: str, declarations: str) -> bool:
     """Whether it is declared const itself, not only what it points to; tables that are looked up may lie in global memory."""
-    ends = r"\s*(?:[\[;=]|\)\s*[(\[])"
-    declared = re.search(rf"{_STATIC}(?<![$\w]){re.escape(name)}(?={ends})", declarations, re.MULTILINE)
+    declared = re.search(rf"{_STATIC}(?<![$\w]){re.escape(name)}{_ENDS}", declarations, re.MULTILINE)
     if declared is None:
         return _COMPILERS_OWN.fullmatch(name) is not None
-    return re.search(r"\bconst\b", declared["type"].rpartition("*")[2]) is not None
+    return _is_const(declared["type"], declarations)
+
+
+def _is_const(declared: str, declarations: str, followed: tuple[str, ...] = ()) -> bool:
+    """Whether what a declaration says before its name makes it const, also by the name of a type, which nvcc makes unique."""
+    if re.search(r"\bconst\b", declared.rpartition("*")[2]):
+        return True
+    name = declared.strip()
+    if name in followed or not re.fullmatch(r"\w+", name):
+        return False
+    meant = re.findall(rf"^typedef\s([^\n={{;]*?)(?<![$\w]){name}{_ENDS}", declarations, re.MULTILINE)
+    return bool(meant) and all(_is_const(each, declarations, (*followed, name)) for each in meant)
 
 
 def includes(preprocessed: str, folder: str) -> str | None:
