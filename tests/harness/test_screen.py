@@ -382,7 +382,10 @@ def test_the_host_code_of_the_file_itself_is_told_from_the_rest() -> None:
         ('"/etc/passwd" 1', True),
         ('"../k.cu" 1', True),
         ('"/etc/passwd" 1 3 4', True),
+        ('"/cuda/include/cooperative_groups/details/../../cooperative_groups.h" 1 3', False),
         ('"/usr/include/../../etc/passwd" 1 3 4', True),
+        ('"/usr/include/../../tmp/include/best.cu" 1 3 4', True),
+        ('"/usr/include/../include2/best.cu" 1 3 4', True),
         ('"/own/include/../secret/best.cu" 1', True),
     ],
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from posixpath import normpath
 
 from msbench.harness.screen import rules
 from msbench.harness.screen.elf import ElfObject, Section
@@ -24,7 +25,6 @@ _STATIC = r"^[a-z ]*__device__\s+__var_used__\s(?P<type>(?:[^\n={;(]|\(\s*\*)*?)
 _KERNEL = re.compile(r'[^"=]*\b__global__\b[^"=]*\b__var_used__\b[^"=(]*?(?P<name>\w+)\(')
 _MARKER = re.compile(r'^# \d+ "(?P<file>[^"\n]*)"(?P<flags>[ 0-9]*)$', re.MULTILINE)
 _ENTERED, _SYSTEM = "1", "3"  # in a marker: its file begins; it was found where the compiler looks for <> alone
-_HEADERS = re.compile(r"/.*/include/(?!(?:.*/)?\.\./).*")
 _EMPTY_KERNEL = "cub/util_device.cuh"  # whose only kernel does nothing, and is in every program that includes CUB
 
 _RUNTIME = (
@@ -151,12 +151,18 @@ def includes(preprocessed: str, folder: str) -> str | None:
     toolkit = next((file.rpartition("/")[0] for file, _ in files if file.endswith("/cuda_runtime.h")), folder)
     for file, system in files:
         if system or file.startswith((f"{folder}/", f"{toolkit}/")):
-            inside = _HEADERS.fullmatch(file) is not None
+            inside = _stays_inside(file)
         else:
             inside = not file.startswith("/") and ".." not in file.split("/")
         if not inside:
             return f"includes a file from outside: {file}"
     return None
+
+
+def _stays_inside(header: str) -> bool:
+    """Whether a path stays in the compiler's folder of headers, its first ``include``, which it may leave and come back to."""
+    folder, found, _ = header.partition("/include/")
+    return bool(found) and normpath(header).startswith(f"{normpath(folder)}/include/")
 
 
 def host_trick(host_code: str, file_name: str) -> str | None:
