@@ -11,7 +11,7 @@ from msbench.harness import screen
 from msbench.harness.gpu_runner import forbidden_work
 from msbench.harness.screen import device, objects, rules, source
 from msbench.harness.screen.elf import ElfObject
-from msbench.model import Candidate, Fault, Origin
+from msbench.model import Candidate, Entry, Fault, Origin
 from msbench.spec import Precision
 
 
@@ -473,3 +473,112 @@ def test_a_refusal_is_a_failed_build() -> None:
     assert failure is not None
     assert failure.fault is Fault.FORBIDDEN
     assert failure.message == "Refused before it ran: the file allocates or frees device memory (cudaMalloc)."
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("long _ZZ1__device_stub_xE3__f;", "what the compilers add to it (_ZZ1__device_stub_xE3__f)"),
+        ('extern "C" long __dso_handle;', "what the compilers add to it (__dso_handle)"),
+        (
+            '__attribute__((used, section(".text.t"))) const int x[] = {1};',
+            "wants something (section, in an attribute)",
+        ),
+        ('__attribute((aligned(8), __section__(".x"))) int x;', "(section, in an attribute)"),
+        ('[[gnu::section(".x")]] static const int x = 1;', "(section, in an attribute)"),
+        ('#define PUT(...) __attribute__((__VA_ARGS__))\nPUT(section(".x")) int x;', "(section, in an attribute)"),
+        ("#define PUT __section__", "(section, in an attribute)"),
+        ('static int x __attribute__((weakref(".Lkept")));', "(weakref, in an attribute)"),
+        ('extern const int y __attribute__((alias("x")));', "(alias, in an attribute)"),
+    ],
+)
+def test_a_text_says_nothing_about_places_in_the_object(text: str, says: str) -> None:
+    assert says in (source.tricks(text, library=True) or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "struct __attribute__((aligned(16))) Packet { float section[4]; };",
+        "__attribute__((noinline)) float alias(int section) { return section; }",
+        "float section(int n); float x = section(2); using alias = float; x = a[[&] { return 0; }()];",
+        "__nv_bfloat16 _Z, Z_1; template <int _Zone> struct MY_INTERNAL_PART;",
+    ],
+)
+def test_ordinary_attributes_and_names_are_let_through(text: str) -> None:
+    assert source.tricks(text, library=False) is None
+
+
+PLACED = '__attribute__((section("{}"), used)) {} = {{1}};'.format
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (PLACED(".text.table", "static const int kCode[]"), "keeps data among its code (_ZL5kCode)"),
+        (PLACED(".gnu.linkonce.d.kept", "static const long kept"), "puts data into section .gnu.linkonce.d.kept"),
+        (PLACED(".tm_clone_table", "static const long kept"), "puts data into section .tm_clone_table"),
+        (PLACED('.rodata.kept,\\"aw\\"#', "static const long kept"), "puts data into section .rodata.kept"),
+        (PLACED(".init", "static const char code[]"), "puts code into section .init"),
+        ('asm(".section .note.GNU-stack,\\"x\\"");', "puts code into section .note.GNU-stack"),
+        ('asm(".data\\n.type kept,@function\\nkept: .quad 0\\n.text");', "says that data is a function (kept)"),
+        ('asm(".globl page\\npage = 0x510000000");', "holds assembly for the host (page)"),
+        ('asm("ticks: rdtsc\\nret");', "keeps data among its code (ticks)"),
+        ('asm(".type ticks,@function\\nticks: rdtsc\\nret");', "what lies between the functions of .text"),
+        ('extern "C" int msbench_prepare() { return 0; }', "defines msbench_prepare, a name that is msbench's own"),
+    ],
+)  # fmt: skip
+def test_every_object_is_laid_out_as_compilers_do(tmp_path: Path, text: str, says: str) -> None:
+    assert says in (objects.tricks(compiled(tmp_path, text), (), {}, library=True) or "")
+
+
+def test_an_object_has_no_more_sections_than_its_symbols_can_number(tmp_path: Path) -> None:
+    many = "\n".join(f'.section .rodata.z{n},"a"' for n in range(0xFF00))
+    (tmp_path / "x.s").write_text(f'{many}\n.section .data.kept,"aw"\nkept: .quad 1\n', encoding="utf-8")
+    subprocess.run(["g++", "-c", "x.s", "-o", "x.o"], cwd=tmp_path, check=True)
+    assert "section .symtab_shndx" in (objects.tricks(ElfObject(tmp_path / "x.o"), (), {}, library=False) or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "long {}; int f() {{ return ++{}; }}",
+        'extern "C" {{ long {}; }} int f() {{ return ++{}; }}',
+        "inline long {}; int f() {{ return ++{}; }}",
+        "__attribute__((weak)) long {}; int f() {{ return ++{}; }}",
+    ],
+)
+@pytest.mark.parametrize("name", ["_ZZ1__device_stub_xE3__f", "_ZL20__cudaFatCubinHandle", "_ZStL8__ioinit"])
+def test_a_compilers_own_variable_is_bound_as_it_does(tmp_path: Path, text: str, name: str) -> None:
+    assert "keeps state between calls" in (of_the_object(tmp_path, text.format(name, name)) or "")
+
+
+def test_what_the_linker_adds_is_no_place_for_state(tmp_path: Path) -> None:
+    handle = 'extern "C" __attribute__((visibility("hidden"))) void* __dso_handle;'
+    assert "keeps state" in (of_the_object(tmp_path, f"{handle} void f(void* p) {{ __dso_handle = p; }}") or "")
+    streams = f"#include <iostream>\n{handle} void f(void* p) {{ __dso_handle = p; }}"
+    assert "in what the linker adds" in (of_the_object(tmp_path, streams) or "")
+
+
+@pytest.mark.parametrize("place", ["&calls[4]", "&calls[-1]", "&calls[40]"])
+def test_a_constants_shadow_is_not_reached_from_beside_it(tmp_path: Path, place: str) -> None:
+    text = f"""
+        extern "C" void** __cudaRegisterFatBinary(void*);
+        static int calls[4];
+        __attribute__((constructor)) static void __sti____cudaRegisterAll() {{ __cudaRegisterFatBinary(calls); }}
+        int* f() {{ return {place}; }}
+    """
+    assert "keeps state between calls (" in (of_the_object(tmp_path, text, {"calls": 16}) or "")
+
+
+def test_only_what_msbench_adds_defines_what_a_worker_looks_for(tmp_path: Path) -> None:
+    compiled(tmp_path, 'extern "C" int msbench_call() { return 0; } extern "C" void msbench_choose_anew() {}')
+
+    def refused(**fields: object) -> str:
+        candidate = Candidate("x", Precision.FP32, "", **fields)  # type: ignore[arg-type]
+        failure = screen.look_at_object(candidate, tmp_path / "x.o")
+        return failure.message if failure else ""
+
+    assert "defines msbench_call" in refused()
+    assert "defines msbench_call" in refused(origin=Origin.LIBRARY)
+    assert "defines msbench_choose_anew" in refused(entry=Entry("", "", "x", ""))

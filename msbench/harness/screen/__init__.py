@@ -37,7 +37,7 @@ def look_at_object(
         device_code: its PTX, which knows its ``__constant__`` variables better than its text does.
         links: whether it could be linked.
     """
-    own = {candidate.operator, f"{candidate.operator}_workspace", "msbench_launch", "msbench_workspace"}
+    own = _own_names(candidate)
     constants: dict[str, int | None] = (
         dict.fromkeys(text.constants(candidate.source))
         if device_code is None
@@ -46,8 +46,19 @@ def look_at_object(
     obj = ElfObject(path)
     asked_for = candidate.directives.get("link", ())
     return _refused(
-        objects.uncalled(obj, asked_for) or objects.tricks(obj, own, constants, is_library(candidate), links)
+        objects.uncalled(obj, asked_for)
+        or objects.tricks(obj, own, constants, is_library(candidate), links, emulated=device_code is None)
     )
+
+
+def _own_names(candidate: Candidate) -> set[str]:
+    """What a file and what msbench adds to it may define of the names by which a worker knows a version."""
+    own = {candidate.operator, f"{candidate.operator}_workspace", "msbench_launch", "msbench_workspace"}
+    if candidate.entry is not None:
+        own |= {"msbench_prepare", "msbench_call", "msbench_finish", "msbench_live_bytes"}
+    elif is_library(candidate):
+        own |= {"msbench_choose_anew", "msbench_untimed_ns"}  # kernels/include/msbench_library.cuh
+    return own
 
 
 def look_at_device_code(candidate: Candidate, folder: Path, name: str) -> Failure | None:

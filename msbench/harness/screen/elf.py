@@ -4,8 +4,8 @@ of a CUDA GPU is; the tables are those of the System V ABI, "Object files"."""
 from __future__ import annotations
 
 import struct
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,14 +14,15 @@ from typing import NamedTuple
 _SYMTAB, _RELA = 2, 4
 _INIT_ARRAY, _FINI_ARRAY, _PREINIT_ARRAY = 14, 15, 16
 _WRITE = 1  # SHF_WRITE
-_TLS = 1 << 10  # SHF_TLS
+_EXECUTABLE = 4  # SHF_EXECINSTR
 _COMMON = 0xFFF2
 _FUNCTION = 2  # STT_FUNC
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
-_AHEAD = {2: (4, 5, 6, 8)}
-"""R_X86_64_PC32 counts from the next instruction, and up to four bytes of a constant may lie before that."""
+_AHEAD = {1: (0,), 2: (4, 5, 6, 8), 10: (0,), 11: (0,), 24: (0,)}
+"""Relocations that hold a place's address, and how far behind the symbol and the addend it may lie: R_X86_64_PC32 counts from
+the next instruction, and up to four bytes of a constant may lie before that. All others are for a symbol's first byte."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Section:
     def writable(self) -> bool:
         """Whether its contents may change while the program runs."""
         return bool(self.flags & _WRITE)
+
+    @property
+    def executable(self) -> bool:
+        """Whether it holds code."""
+        return bool(self.flags & _EXECUTABLE)
 
     @property
     def runs_code(self) -> bool:
@@ -78,6 +84,16 @@ class Symbol:
         return self.kind in (1, 6)
 
     @property
+    def is_function(self) -> bool:
+        """Whether it can be called; one that has to be resolved first too."""
+        return self.kind in (_FUNCTION, 10)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it stands for a number: neither another object's, nor in a section, nor the name of a file."""
+        return bool(self.name) and not (self.undefined or self.common) and self.section is None and self.kind != 4
+
+    @property
     def is_label(self) -> bool:
         """Whether it is a place among variables that assembly has given a name, and no type."""
         return self.kind == 0 and self.section is not None and self.section.writable
@@ -95,6 +111,10 @@ class Relocation(NamedTuple):
     kind: int
     symbol: int
     addend: int
+
+
+def _within(variable: Symbol, at: int) -> bool:
+    return variable.value <= at < variable.value + variable.size
 
 
 class ElfObject:
@@ -155,21 +175,57 @@ class ElfObject:
 
     def users(self, variable: Symbol) -> set[str]:
         """The functions and the sections of data that refer to a place within a variable, by name."""
-        found = set()
+        return {
+            self._function(source, offset) or source.name
+            for source, offset, meant in self._places[id(variable.section)]
+            if any(_within(variable, at) for at in meant)
+        }
+
+    def strays(self, section: Section) -> bool:
+        """Whether anything refers to a place of a section that lies within none of its variables."""
+        variables = [s for s in self.inside(section) if s.is_object]
+        return any(
+            not any(_within(v, at) for v in variables for at in meant) for _, _, meant in self._places[id(section)]
+        )
+
+    def inside(self, section: Section | None) -> Sequence[Symbol]:
+        """The symbols of a section."""
+        return self._inside[id(section)]
+
+    @cached_property
+    def _inside(self) -> defaultdict[int, list[Symbol]]:
+        found = defaultdict(list)
+        for symbol in self.symbols:
+            found[id(symbol.section)].append(symbol)
+        return found
+
+    @cached_property
+    def _places(self) -> defaultdict[int, list[tuple[Section, int, list[int]]]]:
+        """What refers to each section, but for debug information: from where, and which places of it it may mean."""
+        found = defaultdict(list)
         for table in self.sections:
-            target = self._target(table)
-            if ".debug" in target.name:
+            source = self._target(table)
+            if ".debug" in source.name:
                 continue
             for place in self._relocations(table):
                 symbol = self.symbols[place.symbol]
-                start = symbol.value + place.addend - variable.value
-                meant = (start + ahead for ahead in _AHEAD.get(place.kind, (0,)))
-                if symbol.section is variable.section and any(0 <= at < variable.size for at in meant):
-                    found.add(self._function(target, place.offset) or target.name)
+                if symbol.section is not None:
+                    ahead = _AHEAD.get(place.kind)
+                    meant = [symbol.value + place.addend + n for n in ahead] if ahead else [symbol.value]
+                    found[id(symbol.section)].append((source, place.offset, meant))
         return found
 
+    def between_functions(self, section: Section) -> Iterator[bytes]:
+        """What a section of code holds before, between and behind its functions."""
+        end = 0
+        functions = sorted((s.value, s.value + s.size) for s in self.inside(section) if s.is_function)
+        for start, stop in (*functions, (section.size, section.size)):
+            if start > end:
+                yield self._raw[section.offset + end : section.offset + start]
+            end = max(end, stop)
+
     def _function(self, section: Section | None, offset: int) -> str:
-        around = (s for s in self.symbols if s.kind == _FUNCTION and s.section is section)
+        around = (s for s in self.inside(section) if s.kind == _FUNCTION)
         return next((s.name for s in around if s.value <= offset < s.value + max(s.size, 1)), "")
 
     def _target(self, table: Section) -> Section:

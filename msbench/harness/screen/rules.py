@@ -107,13 +107,24 @@ RULES = (
 )  # fmt: skip
 
 _INTERNAL = re.compile(
-    r"\b(?:__cuda(?!PushCallConfiguration\b)[A-Z]\w*|__sti____\w+|__device_stub\w*|__fatDeviceText|__ioinit|_GLOBAL_OFFSET_TABLE_|_GLOBAL__sub_\w+)"
+    r"\b(?:__cuda(?!PushCallConfiguration\b)[A-Z]\w*|__sti____\w+|__device_stub\w*|__fatDeviceText|__ioinit|__dso_handle|_GLOBAL_OFFSET_TABLE_|"
+    r"_GLOBAL__sub_\w+|____nv_\w+|_INTERNAL_\w+|_Z[A-Z0-9]\w*)"
 )
-"""What nvcc and the C++ library add to a file for themselves: names with which it could register device code that nobody has
-read, or pass its own variables and constructors for theirs."""
+"""What nvcc, the linker and the C++ library add to a file for themselves: names with which it could register device code that
+nobody has read, or pass its own variables and constructors for theirs. Those of C++ begin with ``_Z`` in the object."""
 
 _COUNTERS = re.compile(r"\b_*(?:builtin_)?(?:ia32_)?rd(?:tscp?|pmc|pid\w*)\b|\b__builtin_readcyclecounter\b")
 """The processor's clocks, which are instructions and no calls."""
+
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_ATTRIBUTES = re.compile(
+    r"\b__attribute(?:__)?\s*\(\((?P<gnu>(?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)\s*\)|\[\[(?P<standard>[^\]]*)\]\]"
+)
+_PLACING = re.compile(r"\b(?:__)?(?P<name>section|weakref|alias|symver)(?:__)?\b")
+_PLACING_BY_MACRO = re.compile(
+    r"\b__(?P<rare>section|weakref|alias|symver)__\b|\b(?P<name>section|weakref|symver)\s*\(\s*\""
+)
+"""Attributes whose text the compiler hands to the assembler as it stands, and which say where in the object a thing goes."""
 
 _CUDA = r"""
     cudaLaunch(Cooperative)?Kernel cudaLaunchKernelExC cuda(Get|PeekAt)LastError cudaGetError(Name|String)
@@ -160,6 +171,17 @@ def unseen_by_linkers(code: str) -> str | None:
     """What code without comments and strings names that is refused and leaves no symbol, or one that nvcc uses itself."""
     if found := _INTERNAL.search(code):
         return f"reaches into what the compilers add to it ({found[0]})"
+    if placing := _placing(_STRING.sub('""', code)):
+        return f"says where in the object it wants something ({placing}, in an attribute)"
     if found := _COUNTERS.search(code):
         return f"looks at the environment or at the clock ({found[0]})"
     return None
+
+
+def _placing(code: str) -> str | None:
+    """The attribute by which code names a section, or gives a symbol another's name."""
+    for attributes in _ATTRIBUTES.finditer(code):
+        if found := _PLACING.search(attributes["gnu"] or attributes["standard"] or ""):
+            return found["name"]
+    by_macro = _PLACING_BY_MACRO.search(code)
+    return by_macro and (by_macro["rare"] or by_macro["name"])
