@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from msbench.emulator.kernels import KernelTable
 from msbench.emulator.lexer import Kind
@@ -10,7 +11,8 @@ from msbench.emulator.syntax import Edit, NotUnderstood, SourceFile
 from msbench.errors import BuildError
 
 _NO_CALLEE = ("return", "else", "do")
-_BY_POINTER = ("cudaLaunchKernel", "cudaLaunchCooperativeKernel")
+_BY_POINTER = {"cudaLaunchKernel": 0, "cudaLaunchCooperativeKernel": 0, "cudaLaunchKernelExC": 1}
+"""Which of its arguments is the kernel."""
 
 
 def launches(file: SourceFile, table: KernelTable) -> Iterator[Edit]:
@@ -27,7 +29,7 @@ def launches(file: SourceFile, table: KernelTable) -> Iterator[Edit]:
                 message = f"{file.name}:{file.line(i)}: error: a kernel launch with {problem}"
                 raise BuildError(message, message) from None
         elif token.kind == Kind.WORD and token.text in _BY_POINTER and file.is_(i + 1, "("):
-            yield from _strip_cast(file, i + 2)
+            yield from _kernel_argument(file, i + 1, _BY_POINTER[token.text])
 
 
 def _launch(file: SourceFile, opening: int, table: KernelTable) -> Iterator[Edit]:
@@ -91,6 +93,13 @@ def _callee(file: SourceFile, opening: int) -> tuple[int, str, int | None]:
         else:
             raise NotUnderstood("a kernel that is neither a name nor in parentheses")
     return i, name if plain else "", template_arguments
+
+
+def _kernel_argument(file: SourceFile, opening: int, number: int) -> Iterator[Edit]:
+    with suppress(NotUnderstood):  # the compiler will say so
+        given = file.arguments(opening, file.partner(opening))
+        if number < len(given):
+            yield from _strip_cast(file, given[number].start)
 
 
 def _strip_cast(file: SourceFile, index: int) -> Iterator[Edit]:

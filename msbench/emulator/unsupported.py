@@ -15,6 +15,7 @@ _LIBRARIES = {
     r"(cutlass|cute)/.*": "CUTLASS",
     r"thrust/.*": "Thrust",
     r"cub/device/.*": "device-level CUB",
+    r"cub/.*": "a part of CUB that it lacks",
     r"mma\.h": "nvcuda::wmma (tensor cores)",
     r"cuda_fp16\.h(pp)?": "__half (cuda_fp16.h)",
     r"cuda_fp[468]\.h(pp)?": "8-bit and narrower floats",
@@ -34,7 +35,7 @@ _NAMES = {
     r"cusparse\w*": "cuSPARSE ({})",
     r"cudnn\w*": "cuDNN ({})",
     r"cufft\w*": "cuFFT ({})",
-    r"cluster_group|this_cluster|cudaLaunchAttributeClusterDimension|cluster_dim\w*": "thread block clusters ({})",
+    r"cudaDevAttrClusterLaunch|cluster_group|this_cluster|cudaLaunchAttributeClusterDimension|cluster_dim\w*": "thread block clusters ({})",
     r"CUtensorMap\w*|cuTensorMap\w*|cp_async_bulk\w*": "TMA ({})",
     r"barrier|mbarrier\w*": "cuda::barrier (mbarrier)",
     r"pipeline\w*": "cuda::pipeline",
@@ -42,6 +43,8 @@ _NAMES = {
     r"cudaGraph\w*|cudaStreamBeginCapture": "CUDA graphs ({})",
     r"__half2?|half2?|__float2half\w*|__half2float": "__half (cuda_fp16.h)",
     r"__nv_fp8\w*": "8-bit floats ({})",
+    r"cuda(?:DevAttr|FuncAttribute|LaunchAttribute|Occupancy)[A-Z]\w*": "a part of the runtime API that it lacks ({})",
+    r"__is(?:Shared|Global|Constant|Local|GridConstant)|__v[a-z]+[24]|__vi[a-z]+_[su]\d\w*": "an intrinsic that it lacks ({})",
 }
 """Names that g++ does not know, by pattern."""
 
@@ -49,6 +52,9 @@ _OWN = re.compile(r"msbench_unsupported: (?P<what>[^\"\n]*?)\"?$|msbench_unsuppo
 _NO_HEADER = re.compile(r"fatal error: (?P<header>\S+): No such file or directory")
 _NO_NAME = re.compile(
     r"error: '(?:[\w:]*::)?(?P<name>\w+)(?:<[^']*>)?' (?:has not been declared|was not declared|is not a|does not name)"
+)
+_NO_MEMBER = re.compile(
+    r"error: '(?:struct )?(?P<type>cuda\w+)' has no (?:non-static data )?member named '(?P<name>\w+)'"
 )
 _ERROR = re.compile(r"^(?:(?P<where>[^\s:]+:\d+):(?:\d+:)? )?(?:fatal )?error: ")
 
@@ -66,6 +72,8 @@ def unsupported_construct(log: str) -> str | None:
                 (f"{what} ({error['where']})" for p, what in _LIBRARIES.items() if re.fullmatch(p, found["header"])),
                 None,
             )
+        if found := _NO_MEMBER.search(line):
+            return f"{found['type']}::{found['name']} ({error['where']})"
         if found := _NO_NAME.search(line):
             name = found["name"]
             construct = next((what.format(name) for p, what in _NAMES.items() if re.fullmatch(p, name)), None)

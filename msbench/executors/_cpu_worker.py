@@ -64,10 +64,13 @@ class _Candidate:
         self._workspace: _Memory | None = None
         self._workspace_bytes = 0
 
-    def open(self, library: str, workers: int, time_limit_s: float) -> dict[str, Any]:
+    def open(self, library: str, workers: int, time_limit_s: float, kept: list[tuple[str, int, int]]) -> dict[str, Any]:
+        """Load it. ``kept``: variables that no call may change, by name, place behind msbench_cpu_configure, and bytes."""
         wire.confine()
         self._library = ctypes.CDLL(library, mode=os.RTLD_NOW | os.RTLD_LOCAL)
         self._library.msbench_workspace.restype = ctypes.c_size_t
+        origin = ctypes.cast(self._library.msbench_cpu_configure, ctypes.c_void_p).value or 0
+        self._kept = [(name, origin + place, ctypes.string_at(origin + place, nbytes)) for name, place, nbytes in kept]
         self._workers = workers
         self._time_limit_s = time_limit_s
         return {}
@@ -135,6 +138,7 @@ class _Candidate:
             raise LaunchError("launch", f"the launcher returned error {number}", failure)
         if found := snapshot.changed(before, snapshot.take()):
             raise LaunchError("forbidden", found)
+        self._look_at_variables()
         self._look_at_workspace()
         return {}
 
@@ -152,6 +156,14 @@ class _Candidate:
         ctypes.memset(start + _REDZONE, _POISON, nbytes)
         ctypes.memset(start + _REDZONE + nbytes, _GUARD, _REDZONE)
         self._workspace.fence([(_REDZONE, nbytes)])
+
+    def _look_at_variables(self) -> None:
+        """A processor lets anybody write to what only a GPU's runtime changes."""
+        for name, address, content in self._kept:
+            if ctypes.string_at(address, len(content)) != content:
+                raise LaunchError("forbidden", f"the launcher left the constant variable {name} changed")
+        if self._library.msbench_cpu_index_written():
+            raise LaunchError("forbidden", "the launcher left threadIdx, blockIdx, blockDim or gridDim changed")
 
     def _look_at_workspace(self) -> None:
         if self._workspace is None:

@@ -28,6 +28,9 @@ from msbench.harness.protocols import Plan, Runner
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Failure, Fault, Measurement, Profile, digest
 from msbench.spec import Case, Operator, Precision
 
+ANCHOR = "msbench_cpu_configure"
+"""The function of every library that places in it are counted from."""
+
 LAUNCH_LIMIT_S = 30.0
 """One launch may take this long; a kernel that hangs is stopped then, and its line named."""
 
@@ -135,6 +138,15 @@ class CpuExecutor:
             if error.kind:
                 return self._failed(candidate, Failure(Fault(error.kind), str(error), error.log))
             return self._failed(candidate, classify_failure(error.log, entry.function, entry.prototype))
+        refused = screen.look_at_preprocessed(
+            candidate,
+            built.preprocessed,
+            built.headers,
+            file_name=f"{entry.function}.cu",
+            runtime_name=built.runtime_name,
+        )
+        if refused:
+            return self._failed(candidate, refused)
         # AddressSanitizer adds calls, constructors and variables of its own to the object.
         refused = None if self._sanitize else screen.look_at_object(candidate, built.object)
         if refused:
@@ -167,7 +179,9 @@ class CpuExecutor:
         if build.binary is None:
             raise ValueError("this build has failed: there is nothing to open")
         environment = self._environment()
-        runner = CpuRunner(op, candidate, Path(build.binary), environment, self._launch_limit_s)
+        library = Path(build.binary)
+        kept = screen.variables(candidate, library.with_name("kernel.o"), library, ANCHOR)
+        runner = CpuRunner(op, candidate, library, environment, self._launch_limit_s, kept)
         self._runners.append(runner)
         return runner
 
@@ -241,7 +255,13 @@ class CpuRunner:
     """One candidate in a process of its own; what it does there is told as LaunchFailed, WorkerCrashed or WorkerTimeout."""
 
     def __init__(
-        self, op: Operator, candidate: Candidate, library: Path, environment: dict[str, str], launch_limit_s: float
+        self,
+        op: Operator,
+        candidate: Candidate,
+        library: Path,
+        environment: dict[str, str],
+        launch_limit_s: float,
+        kept: Sequence[tuple[str, int, int]] = (),
     ) -> None:
         self.candidate = candidate
         self._op = op
@@ -257,7 +277,13 @@ class CpuRunner:
             rules=Rules.PROCESSOR,
         )
         try:
-            self._process.call("open", _START_S, library=str(library), workers=_cores(), time_limit_s=launch_limit_s)
+            given: dict[str, Any] = {
+                "library": str(library),
+                "workers": _cores(),
+                "time_limit_s": launch_limit_s,
+                "kept": list(kept),
+            }
+            self._process.call("open", _START_S, **given)
         except BaseException:
             self.close()
             raise

@@ -90,6 +90,53 @@ def test_what_only_looks_like_a_trick(text: str) -> None:
     assert source.tricks(text, library=False) is None
 
 
+MARKED = '# 1 "prefix.hpp"\nvoid f() { __builtin_ia32_rdtsc(); }\n# 1 "own.cu"\n'
+
+
+def made_of(text: str, headers: str = "", library: bool = False) -> str | None:
+    return source.preprocessed_tricks(MARKED + text, headers, "own.cu", "msbench_cpu_0123", library)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("long t = __builtin_ia32_rdtsc();", "looks at the environment or at the clock"),
+        ('void f() { asm volatile("nop"); }', "holds assembly for the host"),
+        ('extern long x __asm__("y");', "holds assembly for the host"),
+        ("long f() { return ++msbench_cpu::live_bytes; }", "reaches into the cpu executor's own runtime"),
+        ("long f() { return ++msbench_cpu_012::live_bytes; }", "reaches into the cpu executor's own runtime"),
+        ("\n#pragma redefine_extname calls other\n", "changes what its symbols mean (#pragma redefine_extname)"),
+        ('\n#pragma GCC pch_preprocess "x.gch"\n', "takes in another file"),
+        ("static long __device_stub_x() { static long __f; return ++__f; }", "reaches into what the compilers add"),
+        ("void f(void** p) { cudaMalloc(p, 4); }", "allocates or frees device memory (cudaMalloc)"),
+        ('# 1 "/usr/include/assert.h" 1\nlong f() { return __rdtsc(); }', "changes the headers that it includes"),
+        ('# 1 "a.h" 1\nint a;\n# 2 "own.cu" 2\nvoid f() { asm("nop"); }', "holds assembly for the host"),
+    ],
+)
+def test_what_the_preprocessor_makes_of_a_text(text: str, says: str) -> None:
+    trick = made_of(text)
+    assert trick is not None
+    assert says in trick
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "void f() { msbench_cpu_0123::bind<&k>(); }",
+        '\n#pragma GCC unroll 4\nfloat as_m = 1; const char* text = "asm __rdtsc msbench_cpu";',
+        '# 1 "/usr/include/x.h" 1\nint a;\n# 2 "own.cu" 2\nint b;',
+    ],
+)
+def test_what_the_preprocessor_may_make_of_a_text(text: str) -> None:
+    assert made_of(text) is None
+
+
+def test_a_header_may_hold_what_it_holds_without_the_file() -> None:
+    header = '# 1 "/usr/include/x.h" 1\nlong f() { return __rdtsc(); }\n'
+    assert made_of(header, '# 1 "rewritten/headers"\n' + header) is None
+    assert made_of(header + "long g() { return __rdtsc(); }", '# 1 "rewritten/headers"\n' + header) is not None
+
+
 def test_a_library_version_may_allocate_but_start_no_threads() -> None:
     def refused(text: str, **fields: object) -> bool:
         return screen.look_at_source(Candidate("x", Precision.FP32, text, **fields)) is not None  # type: ignore[arg-type]

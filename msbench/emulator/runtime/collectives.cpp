@@ -201,6 +201,7 @@ void Scheduler::deadlock() {
 void yield() {
     if (scheduler && scheduler->running_kernel()) scheduler->yield(code_offset(__builtin_return_address(0)));
 }
+long long ticks() { return scheduler && scheduler->running_kernel() ? scheduler->ticks() : 0; }
 void block_barrier(const Site& site) { scheduler->barrier(site); }
 Votes block_barrier_vote(int predicate, const Site& site) { return scheduler->barrier_vote(predicate, site); }
 void grid_barrier(const Site& site) { scheduler->grid_sync(site); }

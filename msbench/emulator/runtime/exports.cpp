@@ -7,7 +7,15 @@
 
 /// `order`: 0 forward, 1 reverse, 2 shuffled by `seed`; `time_limit_s` is for one launch, 0 is none.
 MSBENCH_CPU_EXPORT void msbench_cpu_configure(int order, uint64_t seed, unsigned workers, double time_limit_s) {
+    msbench_cpu::last_error = cudaSuccess;
     msbench_cpu::Team::instance().options = {static_cast<msbench_cpu::Order>(order), seed, workers, time_limit_s};
+}
+
+/// Whether the calling thread has written to threadIdx or its kin: blocks run in other threads, so nothing else does.
+MSBENCH_CPU_EXPORT int msbench_cpu_index_written() {
+    auto zero = [](const auto& index) { return index.x == 0 && index.y == 0 && index.z == 0; };
+    auto unset = [](const dim3& extent) { return extent.x == 1 && extent.y == 1 && extent.z == 1; };
+    return !(zero(threadIdx) && zero(blockIdx) && unset(blockDim) && unset(gridDim));
 }
 
 /// The first failure since the last call, as one line of JSON; empty if there was none.

@@ -36,6 +36,7 @@ void Scheduler::start_block(uint64_t index) {
     one_dimensional_ = l.block.y == 1 && l.block.z == 1;
     waiting_ = 0;
     started_ = 0;
+    clock_ = 0;
     ready_ = {};
     grid_waiting_ = {};
     at_grid_barrier_ = 0;

@@ -104,6 +104,9 @@ public:
     /// Whether an address lies in the guard page of the running thread's stack.
     bool stack_overflowed(uintptr_t address) const;
 
+    /// The running block's clock.
+    long long ticks() { return clock_ += ticks_a_call; }
+
     bool running_kernel() const { return current_ != nullptr; }
     /// Counts threads started and resumed: where it stands still, one thread computes for long, or spins.
     uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
@@ -148,7 +151,10 @@ private:
     std::atomic<uint64_t> progress_{0};
     volatile sig_atomic_t in_runtime_ = 1;
 
+    static constexpr long long ticks_a_call = 64;
+
     unsigned threads_ = 0, live_ = 0, started_ = 0;
+    long long clock_ = 0;
     unsigned waiting_ = 0;  // threads that have to be woken by others
     bool one_dimensional_ = true;
     BlockBarrier barrier_;

@@ -6,7 +6,8 @@ is linked, at its device code, at its machine code. What none of them can see is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msbench import resources
@@ -15,7 +16,7 @@ from msbench.harness.screen import source as text
 from msbench.harness.screen.elf import ElfObject
 from msbench.model import Candidate, Failure, Fault, Origin
 
-__all__ = ["is_library", "look_at_device_code", "look_at_object", "look_at_source"]
+__all__ = ["is_library", "look_at_device_code", "look_at_object", "look_at_preprocessed", "look_at_source", "variables"]
 
 
 def is_library(candidate: Candidate) -> bool:
@@ -26,6 +27,14 @@ def is_library(candidate: Candidate) -> bool:
 def look_at_source(candidate: Candidate) -> Failure | None:
     """Refuse a file for what its text says; None where nothing is wrong with it."""
     return _refused(text.tricks(candidate.source, is_library(candidate)))
+
+
+def look_at_preprocessed(
+    candidate: Candidate, path: Path, headers: Path, *, file_name: str, runtime_name: str
+) -> Failure | None:
+    """Refuse a file for what the cpu executor's preprocessor made of it (``source.preprocessed_tricks``)."""
+    trick = text.preprocessed_tricks(_read(path), _read(headers), file_name, runtime_name, is_library(candidate))
+    return _refused(trick)
 
 
 def look_at_object(
@@ -44,6 +53,8 @@ def look_at_object(
         else {**device.constants(_read_ptx(device_code))}
     )
     obj = ElfObject(path)
+    if device_code is None:
+        constants |= dict.fromkeys(_of_templates(obj, constants))
     asked_for = candidate.directives.get("link", ())
     return _refused(
         objects.uncalled(obj, asked_for)
@@ -59,6 +70,28 @@ def _own_names(candidate: Candidate) -> set[str]:
     elif is_library(candidate):
         own |= {"msbench_choose_anew", "msbench_untimed_ns"}  # kernels/include/msbench_library.cuh
     return own
+
+
+def variables(candidate: Candidate, path: Path, library: Path, anchor: str) -> list[tuple[str, int, int]]:
+    """What may be written in the cpu executor's process and has to stay as it was: ``__constant__`` variables, above all.
+
+    Name, place behind the function ``anchor`` in the linked ``library``, and bytes of each. None of a library version, which
+    may keep state. ``path``: its object.
+    """
+    if is_library(candidate):
+        return []
+    own = {s.name for s in ElfObject(path).symbols if s.mutable and "11msbench_cpu" not in s.name}
+    linked = ElfObject(library).symbols
+    origin = next(s.value for s in linked if s.name == anchor)
+    return [(s.name, s.value - origin, s.size) for s in linked if s.mutable and not s.common and s.name in own]
+
+
+def _of_templates(obj: ElfObject, names: Iterable[str]) -> Iterator[str]:
+    """What the object calls ``__constant__`` variable templates (as ``objects`` compares): what they were made for comes last."""
+    for name in tuple(names):
+        made = re.compile(rf"_Z(?:N\w*?)?L?{len(name)}{name}I\w+E")
+        found = (s.name for s in obj.symbols if s.mutable and made.fullmatch(s.name))
+        yield from (re.sub(r"^_Z\d+", "", re.sub(r"L(?=\d)", "", symbol)) for symbol in found)
 
 
 def look_at_device_code(candidate: Candidate, folder: Path, name: str) -> Failure | None:

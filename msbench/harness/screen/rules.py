@@ -116,6 +116,8 @@ nobody has read, or pass its own variables and constructors for theirs. Those of
 _COUNTERS = re.compile(r"\b_*(?:builtin_)?(?:ia32_)?rd(?:tscp?|pmc|pid\w*)\b|\b__builtin_readcyclecounter\b")
 """The processor's clocks, which are instructions and no calls."""
 
+UNSEEN = re.compile(f"{_INTERNAL.pattern}|{_COUNTERS.pattern}")
+
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _ATTRIBUTES = re.compile(
     r"\b__attribute(?:__)?\s*\(\((?P<gnu>(?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)\s*\)|\[\[(?P<standard>[^\]]*)\]\]"

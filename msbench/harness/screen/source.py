@@ -6,8 +6,10 @@ Only what can be said for certain without a compiler; calls that macros put toge
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 
-from msbench.harness.screen.rules import broken, unseen_by_linkers
+from msbench.harness.screen.rules import UNSEEN, broken, unseen_by_linkers
 
 _SPLICE = re.compile(r"\\[ \t\f\v]*\r?\n")
 _BLANK = r"[ \t\f\v\0]"  # what a directive's words may have between them
@@ -41,6 +43,10 @@ _DEVICE_WIDE = re.compile(r"\b(cub\s*::\s*Device\w+|thrust\s*::\s*(?!complex\b)\
 _THREADS = re.compile(
     r"\bstd\s*::\s*(thread|jthread|async|fstream|ofstream|ifstream|filesystem|system|getenv|atexit)\b"
 )
+_ASM = re.compile(r"\b(?:asm|__asm|__asm__)\b")
+_RUNTIME = re.compile(r"\bmsbench_cpu\w*")
+_MARKER = re.compile(r'# \d+ "(?P<file>[^"]*)"')
+_HEADERS_ALONE = "rewritten/headers"
 _CONSTANT = re.compile(r"\b__constant__\b(?P<declaration>[^;={]*)[;={]")
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
 
@@ -77,6 +83,11 @@ def tricks(source: str, library: bool) -> str | None:
         if what in (".incbin", ".include"):
             return f"takes in another file ({what} in an asm statement)"
         return f"holds assembly for the host ({what} in an asm statement)"
+    return _names(code, library)
+
+
+def _names(code: str, library: bool) -> str | None:
+    """What code without comments and strings names that it may not."""
     if trick := unseen_by_linkers(code):
         return trick
     if "msbench_cpu" in code:
@@ -92,6 +103,59 @@ def tricks(source: str, library: bool) -> str | None:
         if rule := broken(name, library and name.startswith("cu")):
             return f"{rule.trick} ({name})"
     return None
+
+
+def preprocessed_tricks(text: str, headers: str, file_name: str, runtime_name: str, library: bool) -> str | None:
+    """What g++'s preprocessor made of a file for the cpu executor: its macros are gone, so nothing is put together any more.
+
+    Args:
+        text: the preprocessor's output; what stands before the file's first line is msbench's own.
+        headers: the same of the headers alone, in which none of the file's macros can have changed anything.
+        file_name: what the file's lines are called.
+        runtime_name: how the rewriter's own text names the emulator's runtime.
+    """
+    own, others = _by_origin(text, file_name)
+    if _unclear(own, joined=False):
+        return "hides its text from a reader (a raw string right behind another literal)"
+    code = _LEXEMES.sub(_blank, own).replace(runtime_name, "")
+    if found := _PRAGMA.search(code):
+        return f"changes what its symbols mean (#pragma {found[1]})"
+    if "pch_preprocess" in code:
+        return "takes in another file (#pragma GCC pch_preprocess)"
+    if _ASM.search(code):
+        return "holds assembly for the host"
+    if trick := _names(code, library):
+        return trick
+    known = _only_headers_may(_by_origin(headers, file_name)[1], runtime_name)
+    for (file, what), count in _only_headers_may(others, runtime_name).items():
+        if count > known[file, what]:
+            return f"changes the headers that it includes by macros of its own ({what} in {file.rpartition('/')[2]})"
+    return None
+
+
+def _by_origin(text: str, file_name: str) -> tuple[str, dict[str, str]]:
+    """The file's own lines, and by its name those of every other file that come after the first of them."""
+    own: list[str] = []
+    others: dict[str, list[str]] = {}
+    begun, file = False, ""
+    for line in text.split("\n"):
+        if found := _MARKER.match(line):
+            file = found["file"]
+            begun = begun or file in (file_name, _HEADERS_ALONE)
+        elif begun:
+            (own if file == file_name else others.setdefault(file, [])).append(line)
+    return "\n".join(own), {file: "\n".join(lines) for file, lines in others.items()}
+
+
+def _only_headers_may(others: Mapping[str, str], runtime_name: str) -> Counter[tuple[str, str]]:
+    """How often each header holds what a version may not."""
+    found: Counter[tuple[str, str]] = Counter()
+    for file, text in others.items():
+        code = _LEXEMES.sub(_blank, text).replace(runtime_name, "")
+        found.update(
+            (file, word[0]) for pattern in (_ASM, _PRAGMA, UNSEEN, _RUNTIME) for word in pattern.finditer(code)
+        )
+    return found
 
 
 def _unclear(text: str, joined: bool) -> bool:

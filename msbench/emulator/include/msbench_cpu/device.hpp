@@ -76,7 +76,7 @@ struct cudaDeviceProp {
         reservedSharedMemPerBlock;
     int regsPerBlock, regsPerMultiprocessor, warpSize, maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3];
     int major, minor, multiProcessorCount, maxThreadsPerMultiProcessor, maxBlocksPerMultiProcessor, l2CacheSize,
-        cooperativeLaunch;
+        cooperativeLaunch, memoryBusWidth;
 };
 
 static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
@@ -100,10 +100,13 @@ static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device)
           Facts::threads_a_multiprocessor,
           Facts::blocks_a_multiprocessor,
           Facts::l2_bytes,
-          1};
+          1,
+          6144};
     return cudaSuccess;
 }
 
+static inline cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+static inline cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 static inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 static inline cudaError_t cudaSetDevice(int device) {
     return device == 0 ? cudaSuccess : msbench_cpu::remember(cudaErrorInvalidDevice);
@@ -115,6 +118,7 @@ static inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cu
 enum cudaFuncAttribute {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
     cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+    cudaFuncAttributeNonPortableClusterSizeAllowed = 13,
 };
 enum cudaSharedCarveout {
     cudaSharedmemCarveoutDefault = -1,
@@ -136,10 +140,24 @@ cudaError_t cudaFuncSetAttribute(K* kernel, cudaFuncAttribute attribute, int val
     msbench_cpu::allow_shared_bytes(reinterpret_cast<const void*>(kernel), static_cast<size_t>(value));
     return cudaSuccess;
 }
+/// What a kernel without local memory says on an H200. The largest dynamic shared memory is the default, whatever was set:
+/// an answer that depends on an earlier call would be state.
+struct cudaFuncAttributes {
+    size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
+    int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, cacheModeCA, maxDynamicSharedSizeBytes,
+        preferredShmemCarveout;
+};
+template <class K>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, K*) {
+    *attributes = {0, 0, 0, 1024, 32, 90, 90, 0, msbench_cpu::DeviceFacts::shared_a_block, -1};
+    return cudaSuccess;
+}
 template <class K>
 cudaError_t cudaFuncSetCacheConfig(K*, cudaFuncCache) {
     return cudaSuccess;
 }
+
+enum { cudaOccupancyDefault = 0, cudaOccupancyDisableCachingOverride = 1 };
 
 /// By threads, blocks and dynamic shared memory; registers are not known here.
 template <class K>
@@ -161,6 +179,19 @@ cudaError_t cudaOccupancyMaxPotentialBlockSize(int* min_grid, int* block_size, K
     *block_size = limit > 0 ? std::min(limit, 1024) : 1024;
     *min_grid =
         msbench_cpu::DeviceFacts::multiprocessors * (msbench_cpu::DeviceFacts::threads_a_multiprocessor / *block_size);
+    return cudaSuccess;
+}
+template <class K, class F>
+cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* min_grid, int* block_size, K* kernel, F,
+                                                           int limit = 0) {
+    return cudaOccupancyMaxPotentialBlockSize(min_grid, block_size, kernel, 0, limit);
+}
+template <class K>
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, K*, int blocks, int block_size) {
+    using Facts = msbench_cpu::DeviceFacts;
+    if (blocks <= 0 || block_size <= 0 || block_size > 1024) return msbench_cpu::remember(cudaErrorInvalidValue);
+    int left = Facts::shared_a_multiprocessor / blocks - Facts::shared_reserved;
+    *bytes = static_cast<size_t>(std::clamp(left, 0, Facts::shared_a_block_optin));
     return cudaSuccess;
 }
 

@@ -2,6 +2,7 @@
 #ifndef MSBENCH_CPU_INTRINSICS_HPP
 #define MSBENCH_CPU_INTRINSICS_HPP
 
+#include <algorithm>
 #include <bit>
 
 #include <limits>
@@ -86,6 +87,25 @@ MSBENCH_CPU_INLINE int __dp4a(int a, int b, int c) {
 MSBENCH_CPU_INLINE unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
     for (int i = 0; i < 32; i += 8) c += (a >> i & 0xff) * (b >> i & 0xff);
     return c;
+}
+
+MSBENCH_CPU_INLINE int __viaddmax_s32(int a, int b, int c) { return std::max(a + b, c); }
+MSBENCH_CPU_INLINE int __viaddmin_s32(int a, int b, int c) { return std::min(a + b, c); }
+MSBENCH_CPU_INLINE unsigned __viaddmax_u32(unsigned a, unsigned b, unsigned c) { return std::max(a + b, c); }
+MSBENCH_CPU_INLINE unsigned __viaddmin_u32(unsigned a, unsigned b, unsigned c) { return std::min(a + b, c); }
+
+// Each byte, or each half, for itself: no carry passes from one to the next.
+MSBENCH_CPU_INLINE unsigned __vadd4(unsigned a, unsigned b) {
+    return ((a & 0x7f7f7f7fu) + (b & 0x7f7f7f7fu)) ^ ((a ^ b) & 0x80808080u);
+}
+MSBENCH_CPU_INLINE unsigned __vsub4(unsigned a, unsigned b) {
+    return ((a | 0x80808080u) - (b & 0x7f7f7f7fu)) ^ ((a ^ ~b) & 0x80808080u);
+}
+MSBENCH_CPU_INLINE unsigned __vadd2(unsigned a, unsigned b) {
+    return ((a & 0x7fff7fffu) + (b & 0x7fff7fffu)) ^ ((a ^ b) & 0x80008000u);
+}
+MSBENCH_CPU_INLINE unsigned __vsub2(unsigned a, unsigned b) {
+    return ((a | 0x80008000u) - (b & 0x7fff7fffu)) ^ ((a ^ ~b) & 0x80008000u);
 }
 
 // ------------------------------------------------------------------ reinterpretation

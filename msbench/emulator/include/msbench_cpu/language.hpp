@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <math.h>
+#include <memory>  // the C++ library's own word __noinline__ must not meet the macro below
 #include <source_location>
 #include <tuple>
 #include <type_traits>
@@ -28,6 +29,7 @@
 #define __maxnreg__(...)
 #define __grid_constant__
 #define __align__(n) alignas(n)
+#define __builtin_assume(condition) static_cast<void>(0)
 
 // A name that unsupported.py turns into "thread block clusters"; within alignas it is an error wherever attributes may stand.
 #define __cluster_dims__(...) alignas(msbench_unsupported_thread_block_clusters)

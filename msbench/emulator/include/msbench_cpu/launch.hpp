@@ -95,10 +95,14 @@ enum cudaLaunchAttributeID {
     cudaLaunchAttributeIgnore = 0,
     cudaLaunchAttributeCooperative = 2,
     cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+    cudaLaunchAttributePriority = 8,
+    cudaLaunchAttributePreferredSharedMemoryCarveout = 14,
 };
 struct cudaLaunchAttributeValue {
     int cooperative;
     int programmaticStreamSerializationAllowed;
+    int priority;
+    unsigned sharedMemCarveout;
 };
 struct cudaLaunchAttribute {
     cudaLaunchAttributeID id;
@@ -112,11 +116,29 @@ struct cudaLaunchConfig_t {
     unsigned int numAttrs = 0;
 };
 
+namespace msbench_cpu {
+
+/// The last attribute of a kind counts; priorities and carve-outs mean nothing here.
+inline bool asks_for_cooperation(const cudaLaunchConfig_t& config) {
+    bool cooperative = false;
+    for (unsigned i = 0; i < config.numAttrs; ++i)
+        if (config.attrs[i].id == cudaLaunchAttributeCooperative) cooperative = config.attrs[i].val.cooperative != 0;
+    return cooperative;
+}
+
+}  // namespace msbench_cpu
+
+// launches.py strips the cast to void* here too.
+template <class... P>
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)(P...), void** arguments) {
+    return msbench_cpu::launch_pointers(kernel, {config->gridDim, config->blockDim, config->dynamicSmemBytes},
+                                        arguments, msbench_cpu::asks_for_cooperation(*config),
+                                        std::index_sequence_for<P...>());
+}
+
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... given) {
-    bool cooperative = false;
-    for (unsigned i = 0; i < config->numAttrs; ++i)
-        if (config->attrs[i].id == cudaLaunchAttributeCooperative) cooperative = config->attrs[i].val.cooperative != 0;
+    bool cooperative = msbench_cpu::asks_for_cooperation(*config);
     std::tuple<P...> arguments(static_cast<P>(given)...);
     return msbench_cpu::launch(
         "kernel", msbench_cpu::address(kernel), {config->gridDim, config->blockDim, config->dynamicSmemBytes},

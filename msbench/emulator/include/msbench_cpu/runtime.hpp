@@ -34,6 +34,9 @@ MSBENCH_CPU_INLINE void count_atomic() {
     if (--atomics_left < 0) yield();
 }
 
+/// The block's clock: each call advances it, each block begins at 0. 0 outside of kernels.
+long long ticks();
+
 /// Ends the launch with an error that names the place. Does not return.
 [[noreturn]] void fail(cudaError_t error, const char* message, const Site& site);
 
