@@ -80,6 +80,19 @@ def test_a_compilation_that_takes_too_long_is_stopped() -> None:
         ),
         ("k.cu:7:3: error: 'DeviceScan' is not a member of 'cub'", "device-level CUB (cub::DeviceScan) (k.cu:7)"),
         ("undefined reference to `x'", None),
+        (
+            "k.cu:4:2: error: '__isShared' was not declared in this scope",
+            "an intrinsic that it lacks (__isShared) (k.cu:4)",
+        ),
+        (
+            "k.cu:4:2: error: 'cudaDevAttrIntegrated' was not declared in this scope",
+            "a part of the runtime API that it lacks (cudaDevAttrIntegrated) (k.cu:4)",
+        ),
+        ("k.cu:4:2: error: 'cudaGetLastErorr' was not declared in this scope", None),
+        (
+            "k.cu:4:2: error: 'struct cudaDeviceProp' has no member named 'textureAlignment'",
+            "cudaDeviceProp::textureAlignment (k.cu:4)",
+        ),
     ],
 )
 def test_the_first_error_decides_whether_a_kernel_is_unsupported(log: str, construct: str | None) -> None:
