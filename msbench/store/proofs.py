@@ -12,6 +12,9 @@ from msbench.store import convert
 from msbench.store.store import Store
 from msbench.store.tables import DeviceRow, TrialRow
 
+LONG_NS = 20_000.0
+"""From here on, what isn't known of an injected wait (some tens of nanoseconds) is little beside the time of a call."""
+
 
 @dataclass(frozen=True)
 class Proof:

@@ -10,9 +10,6 @@ from __future__ import annotations
 BASE = 400
 """Cycles that both wait: the first turn back in a loop fetches its code once more, which takes longer than a short wait."""
 
-LONG_NS = 20_000.0
-"""From here on, what isn't known of a wait (some tens of nanoseconds) is little beside the time of a call."""
-
 _END = "    return cudaGetLastError();\n}"
 
 _WAIT = """\

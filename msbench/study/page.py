@@ -9,9 +9,8 @@ from statistics import fmean, median
 
 from msbench.errors import MsbenchError
 from msbench.model import Study, Trial
-from msbench.store.proofs import Proof, proofs
+from msbench.store.proofs import LONG_NS, Proof, proofs
 from msbench.store.store import Store
-from msbench.study.delay import LONG_NS
 from msbench.study.plot import Bar, intervals
 from msbench.study.record import judge
 

@@ -11,8 +11,7 @@ from msbench.sitegen import sources, trial_charts, trials
 from msbench.sitegen.facts import Site
 from msbench.sitegen.margins import COLD_SHARE, SHIFT_NS, margins
 from msbench.sitegen.page import Page
-from msbench.store.proofs import Proof, proofs
-from msbench.study.delay import LONG_NS
+from msbench.store.proofs import LONG_NS, Proof, proofs
 
 NAVIGATION = (("How we know", "how.html"),)
 
