@@ -58,6 +58,7 @@ def executor() -> Iterator[CpuExecutor]:
 def past_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is seen in a source or an object is refused before it runs. Here is what becomes of what isn't seen."""
     monkeypatch.setattr(screen, "look_at_source", lambda candidate: None)
+    monkeypatch.setattr(screen, "look_at_preprocessed", lambda *_, **__: None)
     monkeypatch.setattr(screen, "look_at_object", lambda candidate, path, **_: None)
 
 
