@@ -18,6 +18,7 @@ from msbench.cli._interruption import goes_on_with_resume
 from msbench.cli._options import CASES_HELP, Db, Exec, Seed, amount, err, pick_executor, seeded
 from msbench.cli._options import Device as DeviceOption
 from msbench.commands import without_seed
+from msbench.errors import MsbenchError
 from msbench.model import Device, Study, Trial
 from msbench.store.store import Store
 
@@ -70,6 +71,8 @@ def audit(
     found = files.find(folder, conventions.load(abi))
     see_that_cases_are_known(found, cases)
     if markdown is not None:
+        if not markdown.name:
+            raise MsbenchError(f"--report {str(markdown)!r} names no file: give one, such as audit.md.")
         see_that_writable(markdown, markdown.with_suffix(".json"))
     any_seed = seed is None
     seed, command = seeded(seed, without="--resume")

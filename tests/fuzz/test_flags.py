@@ -94,6 +94,7 @@ def run(here: Path, line: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
 @example(line=["serve", "--port", "65536", "--site", "a folder"])
 @example(line=["serve", "--port", "-1"])
 @example(line=["show", "\udcff"])
+@example(line=["audit", "", "--report", ""])
 @example(line=["bench", "vector_add", "--budget", "nan"])
 @example(line=["optimize", "vector_add/fp32", "--provider", "manual", "--no-wait", "--max-usd", "nan"])
 @example(line=["eval", "kernel.cu", "--op", "vector_add", "--precision", "fp32", "--executor", "cpu", "--seed", "-1"])
