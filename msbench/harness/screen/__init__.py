@@ -91,7 +91,7 @@ def _of_templates(obj: ElfObject, names: Iterable[str]) -> Iterator[str]:
     for name in tuple(names):
         made = re.compile(rf"_Z(?:N\w*?)?L?{len(name)}{name}I\w+E")
         found = (s.name for s in obj.symbols if s.mutable and made.fullmatch(s.name))
-        yield from (re.sub(r"^_Z\d+", "", re.sub(r"L(?=\d)", "", symbol)) for symbol in found)
+        yield from map(objects.on_either_side, found)
 
 
 def look_at_device_code(candidate: Candidate, folder: Path, name: str) -> Failure | None:

@@ -180,11 +180,11 @@ def _harmless(obj: ElfObject, symbol: Symbol, constants: Mapping[str, int | None
         return True  # addresses in a table that is const: the loader writes them
     if any(_is_own(obj, symbol, own, emulated) for own in _OF_ALL + (_OF_THE_EMULATOR if emulated else _OF_NVCC)):
         return True
-    name = _on_either_side(symbol.name)
+    name = on_either_side(symbol.name)
     for constant, size in constants.items():
         if size is None and _is_one(symbol.name, constant):
             return True
-        if size is not None and name == _on_either_side(constant):
+        if size is not None and name == on_either_side(constant):
             return symbol.size <= size and obj.users(symbol) <= _REGISTERING
     return False
 
@@ -203,11 +203,11 @@ def _is_own(obj: ElfObject, symbol: Symbol, own: _Own, emulated: bool) -> bool:
 
 def _is_one(name: str, constant: str) -> bool:
     """Whether a variable's name in the object is that of a constant in the text."""
-    name = _on_either_side(name)
+    name = on_either_side(name)
     return name == constant or name.endswith(f"{len(constant)}{constant}E")
 
 
-def _on_either_side(name: str) -> str:
+def on_either_side(name: str) -> str:
     """A variable's name without what only the host's or only the device's half of a file puts into it."""
     if found := re.match(r"_ZN(?P<length>\d+)(?=_INTERNAL_)", name):
         name = "_ZN" + name[found.end() + int(found["length"]) :]
