@@ -272,7 +272,7 @@ class _Batch:
             measured = _caught(partial(self._measured_by, result, job, "finish", number, command))
         else:
             measured = result
-        if isinstance(measured, DeviceFull) and len(self._jobs) > 1:
+        if isinstance(measured, DeviceFull) and (len(self._jobs) > 1 or measured is result):
             self._referees.each("pause")
             if isinstance(result, Referee):
                 return _caught(partial(self._measured_by, result, job, "finish", number, command))

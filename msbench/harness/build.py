@@ -128,6 +128,7 @@ def build(
             "log": compiler_output.clean_log(log)[-_LOG_CHARACTERS:],
             "kernels": _demangled(compiler_output.kernels(log), toolchain),
             "sass": _sass(work / "kernel.so", toolchain),
+            "variables": screen.device_variables(candidate, work, name),
         }
         (work / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
         _keep(work, kept)
@@ -158,6 +159,12 @@ def native(name: str, toolchain: Toolchain, arch: str) -> Path:
                 raise ToolchainError(f"{toolchain.nvcc} can't compile msbench's own {name}.cu for {arch}:\n{tail}")
             _keep(work, kept)
     return kept / "kernel.so"
+
+
+def variables(binary: Path) -> list[str]:
+    """The variables that a build keeps in the device's memory, by their names there: constants, which no call may change."""
+    found: list[str] = json.loads(binary.with_name("facts.json").read_text(encoding="utf-8"))["variables"]
+    return found
 
 
 def _link_flags(toolchain: Toolchain, names: tuple[str, ...]) -> list[str]:

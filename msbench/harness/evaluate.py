@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from msbench.errors import WorkerError
+from msbench.errors import DeviceFull, WorkerError
 from msbench.harness import confine, measuring, profiling
 from msbench.harness.check import CaseCheck
 from msbench.harness.entry import Entry, end_processes
@@ -112,7 +112,7 @@ class Group:
         self.plan = plan
         self.progress = progress or _Silence()
         self._build_one = build or executor.build
-        self._room = room or (lambda op, precision, case: nullcontext())
+        self._room = room
         self._recording = spans.recording if spans else nullcontext
         self._entries = [Entry(candidate) for candidate in candidates]
 
@@ -123,7 +123,11 @@ class Group:
         end_processes(self._entries)
 
     def check(self) -> None:
-        """Build and check every version. Raises what ``evaluate`` raises."""
+        """Build and check every version. Raises what ``evaluate`` raises.
+
+        Raises:
+            DeviceFull: a version found no memory while others were checked at the same time.
+        """
         with self._recording(), self._foreseeing():
             with span("wait for builds"):
                 self._build()
@@ -202,7 +206,7 @@ class Group:
             if not alive:
                 return
             check = CaseCheck(self.executor, self.op, self.precision, item.case, self.plan.seed)
-            room = self._room(self.op, self.precision, item.case)
+            room = self._room(self.op, self.precision, item.case) if self._room else nullcontext()
             with room, memory_for("check", self.executor, self.op, self.precision, item.case), check:
                 for entry in alive:
                     self._check_one(entry, check, item)
@@ -231,6 +235,8 @@ class Group:
                 entry.fail(Stage.CHECK, failure)
         if not entry.alive and entry.runner is not None:
             entry.runner.close()  # its memory is the others'
+        if self._room and entry.failure and entry.failure.fault is Fault.OUT_OF_MEMORY:
+            raise DeviceFull(f"{entry.name}: {entry.failure.message}")  # others may have taken it: once more, alone
 
     def _recall(self, memory: Remembers) -> None:
         """Add what was measured earlier to what was checked now, saying that it was earlier."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from msbench import limits
 from msbench.errors import DeviceError, LaunchFailed, WorkerCrashed, WorkerError, WorkerTimeout
+from msbench.harness import build as building
 from msbench.harness.arena import Arena, Slot
 from msbench.harness.confine import Rules
 from msbench.harness.process import FREED_BYTE, Watch, WorkerProcess
@@ -157,7 +158,7 @@ class MeasuredProcess:
         """Load a build, which is watched from here on; the process ends where that fails."""
         self._process.watch = self._watch
         try:
-            self._call("load", START_LIMIT_S, binary=str(binary))
+            self._call("load", START_LIMIT_S, binary=str(binary), variables=building.variables(binary))
         except BaseException:
             self.close()
             raise

@@ -7,6 +7,7 @@ of them; ratios are taken within a round. Every sample is kept. The worker does 
 from __future__ import annotations
 
 import random
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -107,8 +108,7 @@ def measure_group(
     with the samples. A version that fails is left out from there on. ``suspicious``: see also that work keeps to its stream,
     that the times which are told are possible, and that hot ones do not come from what an earlier call left.
     """
-    secret = random.SystemRandom()
-    tracks = [Track(subject, secret, len(job.sets)) for subject in subjects]
+    tracks = [Track(subject, len(job.sets)) for subject in subjects]
     for track in tracks:
         _guarded(track, partial(_warm_up, job=job, suspicious=suspicious))
     sittings = number_of([track.estimate_ns for track in tracks if track.alive], sittings)
@@ -116,7 +116,7 @@ def measure_group(
     rng = random.Random(
         f"{seed} {group}"
     )  # other turns in each sitting: what goes with a turn is not to go with a version
-    look = _Look(verify, secret.randrange(_least_rounds(tracks, enough))) if suspicious else None
+    look = _Look(verify, secrets.randbelow(_least_rounds(tracks, enough))) if suspicious else None
     _interleave(tracks, rng, enough, telemetry, clock, look)
     if telemetry.conditions().unsteady:
         telemetry.forget()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -83,9 +82,10 @@ class Subject(Protocol):
 class Again(Protocol):
     """Runs a version as it is timed, so that it can't tell that somebody looks."""
 
-    def cold(self, number: int, stirs: int, *, last: bool) -> tuple[int, int]:
+    def cold(self, number: int, stirs: int, length: int, *, last: bool) -> tuple[int, int]:
         """A batch whose last repetition is on input set ``number``; its first set, and how many repetitions it had.
 
+        ``length``, any number, picks one of the possible ones: the same for all versions whose batches are alike.
         ``stirs``, ``last``: see ``Subject.cold``.
         """
 
@@ -98,7 +98,6 @@ class Track:
     """One version on its way through a measurement."""
 
     subject: Subject
-    rng: random.Random = field(default_factory=random.Random)
     sets: int = 1
     nodes: int | None = None  # device operations of a call, where it can be captured
     estimate_ns: float = 0.0
@@ -167,12 +166,12 @@ class Track:
         self.turn += count
         return batch
 
-    def cold(self, number: int, stirs: int, *, last: bool) -> tuple[int, int]:
+    def cold(self, number: int, stirs: int, length: int, *, last: bool) -> tuple[int, int]:
         """See ``Again``. It begins like any batch, and how long it is no call can know before it is over."""
         lengths = [n for n in range(1, self.repetitions + 1) if (self.turn + n - 1) % self.sets == number]
         if not lengths:
             self.turn, lengths = number, [1]
-        first, count = self.turn, self.rng.choice(lengths)
+        first, count = self.turn, lengths[length % len(lengths)]
         self.batch(count, stirs=stirs, last=last)
         return first % self.sets, count
 

@@ -59,14 +59,14 @@ class Verifier:
     def _verify(
         self, versions: Sequence[Again], inputs: Mapping[str, Any], number: int, last: bool
     ) -> list[Failure | None]:
-        stirs, arena = self.draw(), self.arenas[number]
+        stirs, length, arena = self.draw(), self.draw(), self.arenas[number]
         failures: list[Failure | None] = [None] * len(versions)
         expected: dict[tuple[int, int], Expectation] = {}  # by how far the inputs are stirred
         for index, again in enumerate(versions):
             arena.write_inputs(inputs)
             arena.poison(POISONS[0])
             try:
-                batch = again.cold(number, stirs, last=last)
+                batch = again.cold(number, stirs, length, last=last)
                 if batch not in expected:
                     expected.clear()  # those of large cases would not fit beside each other
                     expected[batch] = self._expectation(inputs, stirs, batch, number)

@@ -91,6 +91,8 @@ class Worker:
         self._mapped: dict[str, int] = {}
         self._call = _Call()
         self._before: dict[str, str] = {}  # the state in which the current job was prepared
+        self._variables: list[str] = []  # on the device, by their names there
+        self._found = False  # whether it is known where they lie
         self._confine: Callable[[], object] = wire.confine
 
     def handlers(self) -> dict[str, wire.Handler]:
@@ -133,8 +135,9 @@ class Worker:
                 ) from error
             raise
 
-    def load(self, binary: str) -> None:
-        """Load the candidate, which is held to its rules from here on."""
+    def load(self, binary: str, variables: Sequence[str] = ()) -> None:
+        """Load the candidate, which is held to its rules from here on. ``variables``: those on the device that no call may change."""
+        self._variables = list(variables)
         self._confine()
         try:
             self._candidate = ctypes.CDLL(binary)
@@ -351,7 +354,25 @@ class Worker:
             return {}
         values = (ctypes.c_int64 * len(_SETTINGS))()
         self._runner.runner_settings(values)
-        return snapshot.take() | {name: str(value) for name, value in zip(_SETTINGS, values, strict=True)}
+        settings = {name: str(value) for name, value in zip(_SETTINGS, values, strict=True)}
+        return snapshot.take() | settings | self._contents()
+
+    def _contents(self) -> dict[str, str]:
+        """A hash of each variable; nothing before a call has launched a kernel, which tells where they lie."""
+        names = self._variables
+        if names and not self._found:
+            encoded, count, missing = [name.encode() for name in names], ctypes.c_int(len(names)), ctypes.c_int()
+            listed = (ctypes.c_char_p * len(names))(*encoded)
+            call = ctypes.byref(self._call)
+            self._done(self._runner.runner_find_variables(call, listed, ctypes.byref(count), ctypes.byref(missing)))
+            if missing.value >= 0:
+                raise CallFailed("forbidden", f"the device variable {names[missing.value]} can't be looked at")
+            self._found = count.value > 0
+        if not self._found:
+            return {}
+        hashes = (ctypes.c_uint64 * len(names))()
+        self._done(self._runner.runner_hash_variables(hashes))
+        return {f"the constant variable {name}": str(value) for name, value in zip(names, hashes, strict=True)}
 
     def _unchanged(self, before: dict[str, str]) -> None:
         if found := snapshot.changed(before, self._state()):

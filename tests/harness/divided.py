@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from msbench import operators
-from msbench.errors import DeviceError
+from msbench.errors import DeviceError, LaunchFailed
 from msbench.harness.arena import Arena
 from msbench.harness.batch import Job
 from msbench.harness.process import WorkerProcess
@@ -112,6 +112,13 @@ class ToldRunner(FakeRunner):
         self._mark = executor.folder / f"open {candidate.operator} {candidate.label} {os.getpid()}"
         self._mark.touch()
 
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
+        told = self._executor.folder / "found no memory"
+        if self._executor.behaviour.get("short") == self.candidate.operator and not told.exists():
+            told.touch()
+            raise LaunchFailed("the harness's own call returned cudaErrorMemoryAllocation", "out_of_memory")
+        super().launch(arena, case, fresh=fresh)
+
     def rest(self) -> None:
         assert not self.closed
         with (self._executor.folder / f"rested {self.candidate.operator}").open("a") as told:
@@ -124,7 +131,7 @@ class ToldRunner(FakeRunner):
 
 @dataclass
 class Beside(Divided):
-    """``dies``, ``hangs``, ``lost``, ``full``: what happens when one operator is checked or measured."""
+    """``dies``, ``hangs``, ``lost``, ``full``, ``short``: what happens when one operator is checked or measured."""
 
     workers: list[WorkerProcess] = field(default_factory=list)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import tempfile
@@ -29,7 +30,7 @@ _NATIVE = Path(__file__).with_name("native")
 MODES = (
     "right", "returns", "unreported", "sticky", "synchronizes", "escapes", "overruns", "crashes", "hangs",
     "huge_workspace", "forks", "connects", "writes", "local", "settings", "rounding", "keeps", "early", "chained",
-    "tires", "knows", "leaves", "idle",
+    "tires", "knows", "leaves", "idle", "table",
 )  # fmt: skip
 
 
@@ -86,7 +87,12 @@ class FakeGpu:
         self.runner = build.native("runner", tools(), "sm_90a")
         self.runtime = compiled("fake_cudart", folder)
         self.candidate = compiled("fake_candidate", folder)
+        self.keep(["table"])
         self.health_checks: list[bool] = []
+
+    def keep(self, variables: list[str]) -> None:
+        """What the fake candidate's build is to say that it keeps in the device's memory."""
+        self.candidate.with_name("facts.json").write_text(json.dumps({"variables": variables}), encoding="utf-8")
 
     def arena(self, layout: Layout) -> Arena:
         """Memory that runners reach."""

@@ -199,6 +199,20 @@ def test_what_one_task_suffers_is_its_own_result_and_a_full_device_is_tried_agai
     assert not divided.told("open")
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_version_that_found_no_memory_beside_others_is_checked_again_alone(
+    divided: Divided, ops: Path, size: int
+) -> None:
+    divided.behaviour = {"short": "op1"}
+    wanted = jobs(ops, "op0", "op1", "op2", "op3")
+    batches = batch._side_by_side(divided, divided.beside, wanted, "test", Told(), size)
+    for _, results in batches:
+        assert isinstance(results, list)
+        assert [one.status for one in results] == [Status.PASSED, Status.CHECK_FAILED]
+    assert divided.told("found")
+    assert not divided.told("open")
+
+
 def test_what_never_fits_the_device_is_told(divided: Divided, ops: Path) -> None:
     divided.behaviour = {"full": "op0"}
     (divided.folder / "open by somebody else").touch()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import secrets
 from collections.abc import Sequence
 from functools import partial
 from statistics import median
@@ -404,7 +405,7 @@ def test_nobody_knows_after_which_round_somebody_looks() -> None:
         def while_timed(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
             moments.add(sum(batch[1:] == (16, True) for batch in subject.batches))
             number = len(lengths) % 2
-            first, count = versions[0].cold(number, 7, last=False)
+            first, count = versions[0].cold(number, 7, secrets.randbits(64), last=False)
             assert subject.batches[-1][1] == count
             assert subject.batches[-1][0] % 2 == first
             assert (first + count - 1) % 2 == number
@@ -418,6 +419,24 @@ def test_nobody_knows_after_which_round_somebody_looks() -> None:
     assert len(moments) >= 8
     assert len(lengths) >= 8
     assert max(lengths) > 8
+
+
+def test_batches_of_versions_that_are_alike_are_looked_at_at_the_same_place() -> None:
+    """So that what must come out is worked out once for all of them."""
+    found = []
+
+    class Looks(Nobody):
+        def while_timed(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
+            length = secrets.randbits(64)
+            found.append({version.cold(0, 7, length, last=False) for version in versions})
+            return super().while_timed(versions)
+
+        def at_the_end(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
+            return self.while_timed(versions)
+
+    clock = Clock()
+    measure([Made(clock, 10_000.0 + number) for number in range(4)], clock, verify=Looks())
+    assert [len(batches) for batches in found] == [1, 1]
 
 
 def test_cold_calls_far_below_hot_ones_are_impossible() -> None:

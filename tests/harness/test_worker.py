@@ -158,7 +158,11 @@ def test_work_outside_the_stream_is_found_out(gpu: FakeGpu, runner: GpuRunner) -
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("settings", "the size of the persisting L2 changed"), ("rounding", "the floating-point environment changed")],
+    [
+        ("settings", "the size of the persisting L2 changed"),
+        ("rounding", "the floating-point environment changed"),
+        ("table", "the launcher left the constant variable table changed"),
+    ],
 )
 def test_what_a_launcher_leaves_changed_is_named(gpu: FakeGpu, runner: GpuRunner, name: str, says: str) -> None:
     arena, _ = filled(gpu, mode(name))
@@ -168,11 +172,30 @@ def test_what_a_launcher_leaves_changed_is_named(gpu: FakeGpu, runner: GpuRunner
     assert failed.value.kind == "forbidden"
 
 
-def test_what_timed_calls_leave_changed_is_seen_at_the_end(gpu: FakeGpu, runner: GpuRunner) -> None:
-    arena, _ = filled(gpu, mode("rounding"))
-    runner.prepare(Job.of(OPERATOR, mode("rounding"), [arena]))
+def test_a_variable_on_the_device_that_cannot_be_looked_at_is_refused(gpu: FakeGpu) -> None:
+    arena, _ = filled(gpu, scale())
+    gpu.keep(["table", "hidden"])
+    try:
+        with (
+            gpu.runner_of() as runner,
+            pytest.raises(LaunchFailed, match="variable hidden can't be looked at") as failed,
+        ):
+            runner.launch(arena, scale())
+    finally:
+        gpu.keep(["table"])
+    assert failed.value.kind == "forbidden"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("rounding", "the floating-point environment changed"), ("table", "variable table changed")]
+)
+def test_what_timed_calls_leave_changed_is_seen_at_the_end(
+    gpu: FakeGpu, runner: GpuRunner, name: str, says: str
+) -> None:
+    arena, _ = filled(gpu, mode(name))
+    runner.prepare(Job.of(OPERATOR, mode(name), [arena]))
     runner.cold(0, 2)
-    with pytest.raises(LaunchFailed, match="the floating-point environment changed") as failed:
+    with pytest.raises(LaunchFailed, match=says) as failed:
         runner.cold(0, 2, last=True)
     assert failed.value.kind == "forbidden"
 

@@ -25,6 +25,7 @@
 #include "runner/record.cuh"
 #include "runner/repetition.cuh"
 #include "runner/state.cuh"
+#include "runner/variables.cuh"
 
 extern "C" cudaError_t cudaProfilerStart(void);
 extern "C" cudaError_t cudaProfilerStop(void);
@@ -323,6 +324,31 @@ int runner_settings(int64_t* values) {
         *values++ = int64_t(value);
     }
     cudaGetLastError();
+    return 0;
+}
+
+// Finds a version's variables by their names on the device, in what a call would launch; it is recorded for that, and not run.
+// `count` comes back 0 where it launches no kernel, or can't be recorded: others look at that. `missing`: see find_variables.
+int runner_find_variables(const Call* call, const char* const* names, int* count, int* missing) {
+    int stage = kSetUp;
+    *missing = -1;
+    variables.clear();
+    cudaGraph_t graph = nullptr;
+    if (int code = cudaStreamBeginCapture(runner.stream, cudaStreamCaptureModeThreadLocal)) return code;
+    const int failed = invoke(call, 0, &stage), ended = cudaStreamEndCapture(runner.stream, &graph);
+    cudaGetLastError();
+    std::vector<CUmodule> modules;
+    int code = failed || ended ? 0 : modules_of(graph, &modules);
+    if (!code && !modules.empty()) code = find_variables(modules, names, *count, missing);
+    if (graph) cudaGraphDestroy(graph);
+    *count = int(variables.size());
+    return code;
+}
+
+// A hash of what each of the variables holds that were found.
+int runner_hash_variables(uint64_t* hashes) {
+    for (size_t i = 0; i < variables.size(); ++i)
+        if (int code = hash_variable(variables[i], &hashes[i])) return code;
     return 0;
 }
 

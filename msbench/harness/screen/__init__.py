@@ -16,7 +16,15 @@ from msbench.harness.screen import source as text
 from msbench.harness.screen.elf import ElfObject
 from msbench.model import Candidate, Failure, Fault, Origin
 
-__all__ = ["is_library", "look_at_device_code", "look_at_object", "look_at_preprocessed", "look_at_source", "variables"]
+__all__ = [
+    "device_variables",
+    "is_library",
+    "look_at_device_code",
+    "look_at_object",
+    "look_at_preprocessed",
+    "look_at_source",
+    "variables",
+]
 
 
 def is_library(candidate: Candidate) -> bool:
@@ -109,6 +117,12 @@ def look_at_device_code(candidate: Candidate, folder: Path, name: str) -> Failur
     if trick := device.tricks(ptx, _read(folder / f"{name}.cudafe1.gpu"), f"{name}.cu"):
         return _refused(trick)
     return _refused(_machine_code_trick(sorted(folder.glob(f"{name}.*cubin")), ptx))
+
+
+def device_variables(candidate: Candidate, folder: Path, name: str) -> list[str]:
+    """What a version keeps in the device's memory, by the names there; see ``look_at_device_code``. None of a library version."""
+    cubins = [] if is_library(candidate) else sorted(folder.glob(f"{name}.*cubin"))
+    return sorted({variable for path in cubins for variable in device.kept(ElfObject(path))})
 
 
 def _machine_code_trick(cubins: Sequence[Path], ptx: str) -> str | None:

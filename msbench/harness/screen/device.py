@@ -88,6 +88,18 @@ def _found_in_machine_code(cubin: ElfObject, ptx: str) -> Iterator[str]:
             yield _state(f"without a name in {section.name}")
 
 
+def kept(cubin: ElfObject) -> Iterator[str]:
+    """The variables in machine code that ``tricks_of_machine_code`` has found to be constants, and those in constant memory."""
+    for symbol in cubin.symbols:
+        stays = _outlives(symbol.section) or (symbol.section is not None and _in_constant_memory(symbol.section))
+        if stays and symbol.name and symbol.size and symbol.kind != _SECTION_NAME:
+            yield symbol.name
+
+
+def _in_constant_memory(section: Section) -> bool:
+    return section.name == ".nv.constant3"  # what files declare; other banks hold the compiler's numbers
+
+
 def _outlives(section: Section | None) -> bool:
     return section is not None and section.writable and _PER_LAUNCH.fullmatch(section.name) is None
 

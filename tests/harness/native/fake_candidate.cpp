@@ -17,8 +17,9 @@
 extern "C" void fake_set_sticky(int code);
 extern "C" void fake_set_last_error(int code);
 extern "C" void fake_next_starts_early();
+extern "C" unsigned char fake_table[16];
 
-enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal, kSettings, kRounding, kKeeps, kEarly, kChained, kTires, kKnows, kLeaves, kIdle };
+enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal, kSettings, kRounding, kKeeps, kEarly, kChained, kTires, kKnows, kLeaves, kIdle, kTable };
 
 struct Work {
     const float* x;
@@ -48,6 +49,7 @@ static void work(void* data) {
         if (known.emplace(w->x, x).first->second == x) return;
     }
     for (int64_t i = 0; i < w->n; ++i) w->y[i] = w->a * w->x[i];
+    if (w->mode == kTable) ++fake_table[3];
     if (w->mode == kLeaves) w->workspace[w->workspace_bytes + 600] = 1;
     if (w->mode == kKeeps) w->y[0] = w->workspace[0] = w->workspace[0] == 0xFF ? 1 : w->workspace[0] + 1;
     if (w->mode == kOverruns) w->workspace[w->workspace_bytes] = 1;

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace {
 
@@ -41,6 +42,12 @@ __global__ void hold_stream(volatile unsigned* flags, unsigned ticket, unsigned 
     }
 }
 
+__host__ __device__ uint64_t hashed(uint64_t z) {  // SplitMix64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
 // Two elements of each of a few arrays.
 struct Swaps {
     unsigned char* first[kMaxStirred];
@@ -76,6 +83,14 @@ __global__ void count_changed(const unsigned char* data, size_t bytes, unsigned 
     for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < bytes; i += size_t(gridDim.x) * blockDim.x)
         mine += data[i] != filled;
     if (mine) atomicAdd(count, mine);
+}
+
+// Adds up a hash of each byte and its place.
+__global__ void sum_hashes(const unsigned char* data, size_t bytes, unsigned long long* sum) {
+    unsigned long long mine = 0;
+    for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < bytes; i += size_t(gridDim.x) * blockDim.x)
+        mine += hashed((uint64_t(i) << 8 | data[i]) + 0x9E3779B97F4A7C15u);
+    if (mine) atomicAdd(sum, mine);
 }
 
 }  // namespace

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kMaxRepetitions = 512;
 
-// What is counted on the device, and for whom it is not zero.
-enum Counter { kWritten, kReadOver, kOverrun, kCounters };
+// What is counted on the device.
+enum Counter { kWritten, kReadOver, kOverrun, kContent, kCounters };
 
 struct Runner {
     cudaStream_t stream = nullptr;  // a blocking stream: work on the legacy default stream stays inside the timed region
