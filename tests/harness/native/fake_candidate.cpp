@@ -17,7 +17,7 @@
 extern "C" void fake_set_sticky(int code);
 extern "C" void fake_set_last_error(int code);
 extern "C" void fake_next_starts_early();
-extern "C" unsigned char fake_table[16];
+extern "C" unsigned char fake_table[4096];
 
 enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal, kSettings, kRounding, kKeeps, kEarly, kChained, kTires, kKnows, kLeaves, kIdle, kTable };
 

@@ -176,7 +176,7 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3, void** argu
 }
 
 // A version's one variable on the device, "table", and the driver's functions that find it.
-unsigned char fake_table[16];
+alignas(4096) unsigned char fake_table[4096];
 CUresult fake_module_of(CUmodule* module, CUfunction) {
     *module = reinterpret_cast<CUmodule>(fake_table);
     return CUDA_SUCCESS;
@@ -184,7 +184,7 @@ CUresult fake_module_of(CUmodule* module, CUfunction) {
 CUresult fake_variable(CUdeviceptr* data, size_t* bytes, CUmodule module, const char* name) {
     if (std::string(name) != "table") return CUDA_ERROR_NOT_FOUND;
     *data = reinterpret_cast<CUdeviceptr>(module);
-    *bytes = sizeof(fake_table);
+    *bytes = 16;
     return CUDA_SUCCESS;
 }
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** found, unsigned, unsigned long long,

@@ -17,9 +17,12 @@
 
 namespace {
 
+// Module memory comes in such blocks at least, so what lies behind a variable can be read as far as the next one, and written.
+constexpr size_t kBlockBytes = 4096;
+
 struct Variable {
     const unsigned char* data;
-    size_t bytes;
+    size_t bytes;  // of it, and to the end of its block
 };
 
 std::vector<Variable> variables;  // in the order of the names that they were asked for by
@@ -74,7 +77,8 @@ int find_variables(const std::vector<CUmodule>& modules, const char* const* name
             *missing = i;
             return 0;
         }
-        variables.push_back({reinterpret_cast<const unsigned char*>(data), bytes});
+        const CUdeviceptr end = (data + bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+        variables.push_back({reinterpret_cast<const unsigned char*>(data), size_t(end - data)});
     }
     return 0;
 }
