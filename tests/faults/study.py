@@ -35,7 +35,7 @@ EXPECTED = (
 def main() -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.study", description=__doc__)
-    parser.add_argument("--kills", type=int, default=50, help="of each command")
+    parser.add_argument("--kills", type=_numbers, default=[50], help="of each command, or a number for each: 10,40")
     parser.add_argument("--commands", default=",".join(NAMES))
     parser.add_argument("--executor", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--jobs", type=int, default=2, help="kills at the same time; one GPU takes one")
@@ -49,19 +49,26 @@ def main() -> None:
     names = given.commands.split(",")
     if unknown := sorted(set(names) - set(NAMES)):
         parser.error(f"--commands {', '.join(unknown)}: choose from {', '.join(NAMES)}, joined by ','")
+    if len(given.kills) not in (1, len(names)):
+        parser.error(f"--kills: give one number, or {len(names)} for {', '.join(names)}")
     with executors.pick(given.executor) as chosen:
         device = chosen.device()
     print(f"seed {given.seed}, {device.name}", flush=True)
     with Store(given.db) as store, tempfile.TemporaryDirectory(prefix="msbench-faults-") as folder:
         store.add_device(device)
         wanted = works(Path(folder) / "template", given.executor, names)
-        left = [(work, number) for number in range(given.kills) for work in wanted]
+        kills = dict(zip(names, given.kills * len(names) if len(given.kills) == 1 else given.kills, strict=True))
+        left = [(work, n) for n in range(max(given.kills)) for work in wanted if n < kills[work.name]]
         if given.resume:
             known = _recorded(store, device)
             wished, left = left, [one for one in left if _subject(*one, given.seed) not in known]
             print(f"{len(wished) - len(left)} of {len(wished)} kills are recorded already", flush=True)
         failed = run(store, device, left, Path(folder), given.jobs, given.seed, given.budget)
     sys.exit(1 if failed else 0)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
 
 
 def run(
