@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msbench import operators
-from msbench.bounds import FP32_ROUNDOFF, absorbed
+from msbench.bounds import FP32_ROUNDOFF, absorbed, alike, probabilistic, product
 from msbench.harness.compare import compare, expect, expected, outliers, prepare, touch
-from msbench.harness.inputs import generate
+from msbench.harness.inputs import Draw, generate
 from msbench.harness.schedule import work
 from msbench.spec import Case, Operator, Precision, Split
 
@@ -275,6 +275,80 @@ def test_inputs_rounded_to_tf32_fail_in_fp32(name: str, seed: int) -> None:
 def test_tf32_products_fail_at_every_length(k: int) -> None:
     here = case(M=64, N=64, K=k)
     assert ratio(OPERATORS["matrix_mul"], FP32, here, 0, lambda a: tf32(a)["A"] @ tf32(a)["B"]) > 1
+
+
+def some(name: str, distribution: str, shape: tuple[int, int], index: Any, precision: Precision) -> Any:
+    """Some elements of a large array of a distribution, by their flat indices."""
+
+    class Some(Draw):
+        def _fill(self, name: str, shape: tuple[int, ...], dtype: str, value: Callable[[Any, Any], Any]) -> Any:
+            bits = Draw(np, "some", name).integers(name, index.shape, 0, 2**31).astype(np.uint64) << np.uint64(33)
+            return value(bits, index).astype(dtype)
+
+    full = (1, 1) if distribution == "constant" else shape  # which is the same everywhere
+    values = np.broadcast_to(Some(np, "some", name).floats(name, full, distribution), index.shape)
+    return values if precision is FP32 else rounded_to(values, 8)
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+@pytest.mark.parametrize("distribution", ["sorted", "constant"])
+@pytest.mark.parametrize("m", [4096, 8192, 12288, 16384])
+def test_long_sums_of_terms_that_round_alike_pass(m: int, distribution: str, precision: Precision) -> None:
+    """Found on a GPU: sums of sorted numbers, one term after another, err by more than independent roundings do."""
+    lines, k = np.array([0, 1, 466, m // 2, m - 2, m - 1]), np.arange(m)
+    a = some("A", distribution, (m, m), lines[:, None] * m + k, precision)
+    b = some("B", distribution, (m, m), k[:, None] * m + lines, precision)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    operator = OPERATORS["square_matrix_mul"]
+    bound = operator.bound(np, precision.unit_roundoff, {"C": exact}, *(x.astype(np.float64) for x in (a, b)), M=m)
+    errors = [total(product_terms({"A": a, "B": b})) - exact for total in SUMS]
+    if precision is BF16:
+        bound = bound - precision.unit_roundoff * abs(exact)  # what is left beside the last rounding
+    assert all((abs(error) <= bound / 2).all() for error in errors)
+    if distribution == "sorted" and m == 8192 and precision is FP32:
+        independent = probabilistic(m) * abs(np.cumsum(a[:, None, :] * b.T, axis=-1)).max(axis=-1)
+        assert (abs(errors[0]) > independent).any()
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+@pytest.mark.parametrize("rows", [1, 128, 4096, 8192])
+def test_softmax_of_rows_that_hardly_change_passes(rows: int, precision: Precision) -> None:
+    columns = 16384
+    for row in (0, rows // 2, rows - 1):
+        x = some("x", "sorted", (rows, columns), row * columns + np.arange(columns), precision)[None, :]
+        inputs = {"x": x.astype(np.float64)}
+        exact = OPERATORS["softmax"].reference(np, **inputs, N=1, C=columns)
+        bound = OPERATORS["softmax"].bound(np, precision.unit_roundoff, {"y": exact}, **inputs, N=1, C=columns)
+        for total in SUMS:
+            assert (abs(soft({"x": x}, total) - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "positive", "integers", "spiked", "tiny", "large", "around 1"])
+def test_bounds_of_numbers_in_random_order_stay_those_of_independent_roundings(distribution: str) -> None:
+    draw, k = Draw(np, "random order"), 8192
+    if distribution in ("positive", "around 1"):
+        a, b = (draw.uniform(name, (k, 4)).astype(np.float64) for name in "AB")
+        if distribution == "around 1":
+            a, b = 0.9 + 0.2 * a, 0.9 + 0.2 * b
+    else:
+        a, b = (draw.floats(name, (k, 4), distribution).astype(np.float64) for name in "AB")
+    assert not alike(np, a).any()
+    terms = a.T[:, :, None] * b
+    partial = abs(np.cumsum(terms, axis=1)[:, k // 8 - 1 :: k // 8]).max(axis=1)
+    expected = probabilistic(k) * (partial + np.sqrt((terms**2).sum(axis=1)))
+    np.testing.assert_allclose(product(np, a.T, b), expected, rtol=1e-9)
+
+
+def test_which_neighbours_are_alike() -> None:
+    rising = np.linspace(-1, 1, 1000)
+    step = np.ones(1000)
+    step[-1] = 1 + 2.0**-8  # as bf16 makes of numbers that hardly rise
+    nan = np.where(np.arange(1000) == 7, np.nan, rising)
+    values = np.stack([rising, rising[::-1], step, np.full(1000, 1 / 3), np.zeros(1000), nan], axis=1)
+    assert (alike(np, values)[:5] > 0.95).all()
+    assert (alike(np, values.T, axis=1) == alike(np, values)).all()
+    assert alike(np, values)[5] == 0
+    assert alike(np, np.resize([1.0, -1.0], 1000)) == 0
 
 
 @settings(deadline=None, max_examples=5)

@@ -56,8 +56,9 @@ OPERATOR = Operator(
     compute="precision",
     bound_note=(
         "A sum of x·y products in fp32, in any order, errs by 8·2⁻²⁴·√(x·y) times its largest partial sum "
-        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(products²). Inputs "
-        "rounded to TF32 err by about 2⁻¹²·√Σ(products²), which is more, and are rejected."
+        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(products²), and by up to "
+        "2⁻²⁴·x·y times it where both factors are sorted or all alike, so that terms round alike (Higham 2002, equation "
+        "4.4). Inputs rounded to TF32 err by about 2⁻¹²·√Σ(products²), which is more, and are rejected."
     ),
     library_note=(
         "A and B permuted so that the summed indices are adjacent, then one cuBLASLt product, with every algorithm that "

@@ -36,8 +36,10 @@ OPERATOR = Operator(
     compute="precision",
     bound_note=(
         "A sum of N products in fp32, in any order, errs by 8·2⁻²⁴·√N times its largest partial sum "
-        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(Aᵢⱼxⱼ)². Inputs "
-        "rounded to TF32 err by about 2⁻¹²·√Σ(Aᵢⱼxⱼ)² and are rejected; rounding to the element type comes on top."
+        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(Aᵢⱼxⱼ)², and by up to "
+        "2⁻²⁴·N times it where a row of A and x are sorted or all alike, so that terms round alike (Higham 2002, equation "
+        "4.4). Inputs rounded to TF32 err by about 2⁻¹²·√Σ(Aᵢⱼxⱼ)² and are rejected; rounding to the element type comes on "
+        "top."
     ),
     library_note=(
         "cuBLAS: gemv, batched gemv (the only ones in bf16) and gemm with one column, the fastest; cuBLASLt with every "

@@ -14,8 +14,10 @@ def bound(xp, u, out, x, N):
     # A NaN or an infinity must not reach the bound of the outputs before it.
     largest = largest_so_far(xp, xp.where(xp.isfinite(out["y"]), xp.abs(out["y"]), 0.0))
     squares = xp.sqrt(xp.cumsum(xp.where(xp.isfinite(x), x * x, 0.0)))
-    chain = xp.sqrt(xp.minimum(xp.arange(1, N + 1), bounds.LONGEST_CHAIN))
-    return bounds.rounded(xp, u, out["y"], bounds.CONFIDENCE * bounds.FP32_ROUNDOFF * chain * (largest + squares))
+    # The sums of blocks of sorted samples are alike, and so are the roundings where they are carried from block to block.
+    chain = xp.minimum(xp.arange(1, N + 1), bounds.LONGEST_CHAIN)
+    chain = xp.maximum(bounds.CONFIDENCE * xp.sqrt(chain), chain * bounds.alike(xp, x))
+    return bounds.rounded(xp, u, out["y"], bounds.FP32_ROUNDOFF * chain * (largest + squares))
 
 
 def largest_so_far(xp, sizes):
@@ -53,8 +55,9 @@ OPERATOR = Operator(
     flops=lambda N: N - 1,
     bound_note=(
         "A sum of i terms in fp32, in any order, errs by 8·2⁻²⁴·√min(i, 4096) times its largest partial sum (Higham "
-        "and Mary 2019, theorem 3.1), taken as the largest |y| so far plus √Σx². Sums that are carried from block "
-        "to block in bf16 are rejected."
+        "and Mary 2019, theorem 3.1), taken as the largest |y| so far plus √Σx², and by up to 2⁻²⁴·min(i, 4096) times it where "
+        "samples are sorted or all alike, so that terms round alike (Higham 2002, equation 4.4). Sums that are carried from "
+        "block to block in bf16 are rejected."
     ),
     library_note="cub::DeviceScan::InclusiveScan: one pass with decoupled look-back, fp32 sums in both precisions.",
     flops_note="A parallel scan adds more often than N - 1 times: within threads, then across lanes and warps.",

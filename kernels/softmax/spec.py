@@ -16,9 +16,10 @@ def bound(xp, u, out, x, N, C):
     mean_distance = xp.sum(y * distance, axis=1, keepdims=True)
     # Relative errors, in units of v: an exponential with argument -d has 3d from rounding its argument and 4 from exp
     # itself; the sum inherits the mean of that, loses what is small, and adds its own growth, twice if it follows a
-    # running maximum.
+    # running maximum. In sorted rows neighbours are alike, and so are the sum's roundings.
     lost = xp.sum(bounds.absorbed(xp, y), axis=1, keepdims=True)
-    relative = 3 * (distance + mean_distance) + lost + 2 * bounds.growth(xp, C) + 64
+    growth = bounds.growth(xp, C, bounds.alike(xp, y, axis=1))[:, None]
+    relative = 3 * (distance + mean_distance) + lost + 2 * growth + 64
     # A second rounding to the element type is allowed: cuDNN's bf16 softmax is not within one.
     return bounds.rounded(xp, u, y, (relative * bounds.FP32_ROUNDOFF + u) * y)
 
@@ -46,7 +47,8 @@ OPERATOR = Operator(
     bound_note=(
         "Rounding the argument of an exponential at distance d from the row's maximum changes it by 3d·2⁻²⁴ of "
         "itself, and a sum of C positive terms errs by min(C', 8√C')·2⁻²⁴ of itself in any order, C' = min(C, 4096) "
-        "(Higham and Mary 2019, theorem 3.1), counted twice for a running maximum; terms below 2⁻¹⁹ of the sum may get "
+        "(Higham and Mary 2019, theorem 3.1), or by C'·2⁻²⁴ where a row is sorted or all alike, so that terms round alike "
+        "(Higham 2002, equation 4.4), counted twice for a running maximum; terms below 2⁻¹⁹ of the sum may get "
         "lost in it, up to 2⁻²⁴ of the sum each. The bound is relative to each "
         "output, so small outputs count like large ones, and allows two roundings to the element type, as the "
         "vendor's library needs in bf16."

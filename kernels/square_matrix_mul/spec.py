@@ -35,8 +35,9 @@ OPERATOR = Operator(
     compute="precision",
     bound_note=(
         "A sum of M products in fp32, in any order, errs by 8·2⁻²⁴·√M times its largest partial sum "
-        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(AᵢₖBₖⱼ)². Inputs "
-        "rounded to TF32 err by about 2⁻¹²·√Σ(AᵢₖBₖⱼ)², which is more, and are rejected."
+        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(AᵢₖBₖⱼ)², and by up to "
+        "2⁻²⁴·M times it where rows of A and columns of B are sorted or all alike, so that terms round alike (Higham 2002, "
+        "equation 4.4). Inputs rounded to TF32 err by about 2⁻¹²·√Σ(AᵢₖBₖⱼ)², which is more, and are rejected."
     ),
     library_note=(
         "cuBLASLt, with every algorithm that its heuristics propose tried once; fp32 without TF32, bf16 with fp32 sums. "

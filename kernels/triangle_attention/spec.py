@@ -65,8 +65,12 @@ def bound(xp, u, out, q, k, v, mask, B, H, S, D):
         n = xp.arange(rows.start + 1, rows.stop + 1, dtype="float64")[:, None]
         all_weights = total(xp, p)
         root = xp.sqrt(xp.sum(terms * terms, axis=3))
+        # Weights change from key to key as k does. Where neighbours are alike, so are the roundings of a sum.
+        keys = bounds.alike(xp, k[:, :, : rows.stop], axis=2)[:, :, None]
+        products = keys * bounds.alike(xp, v[:, :, : rows.stop], axis=2)[:, :, None]
         # Twice the terms: a running maximum rescales the sum as often as it adds.
-        sums = bounds.probabilistic(2) * xp.sqrt(n) * (largest_partial(xp, terms) + root)
+        factor = xp.maximum(bounds.probabilistic(2) * xp.sqrt(n), 2 * bounds.FP32_ROUNDOFF * n * products)
+        sums = factor * (largest_partial(xp, terms) + root)
         sizes = xp.abs(terms, out=terms)
         size = xp.sum(sizes, axis=3)
         # Scores, arguments of exponentials and exponentials err by so many 2⁻²⁴ of each weight: 6|s| + 3t + 8 for a
@@ -78,7 +82,7 @@ def bound(xp, u, out, q, k, v, mask, B, H, S, D):
         sizes *= steps
         steps *= p
         error = 3 * xp.sum(sizes, axis=3) + 8 * size
-        error += (3 * xp.sum(steps, axis=3) + (8 + 2 * bounds.growth(xp, n)) * all_weights) * xp.abs(y)
+        error += (3 * xp.sum(steps, axis=3) + (8 + 2 * bounds.growth(xp, n, keys)) * all_weights) * xp.abs(y)
         p /= all_weights[:, :, :, None]
         lost = bounds.absorbed(xp, p)
         error += all_weights * xp.abs(y) * xp.sum(lost, axis=3)
@@ -173,7 +177,9 @@ OPERATOR = Operator(
         "Rounding a score s at distance t from the largest changes its weight by (6|s| + 3t + 8)·2⁻²⁴ of itself, the "
         "weights' sum errs by min(n', 8√n')·2⁻²⁴, n' = min(n, 4096), counted twice for a running maximum, both sums may "
         "lose weights below 2⁻¹⁹ (up to 2⁻²⁴ each), and the weighted sum of n terms errs by 8·2⁻²⁴·√(2n) times its "
-        "largest partial sum (Higham 2002, equation 4.4; Higham and Mary 2019, theorem 3.1). Entries that are masked or "
+        "largest partial sum (Higham 2002, equation 4.4; Higham and Mary 2019, theorem 3.1). Where keys are sorted or all "
+        "alike, roundings are too: the weights' sum errs by n'·2⁻²⁴, and, if values are so as well, the weighted one by "
+        "2⁻²⁴·2n times its largest partial sum. Entries that are masked or "
         "above the diagonal are never used: NaN there stays there, and a row without any entry is 0."
     ),
     library_note=(

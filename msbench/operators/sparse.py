@@ -36,7 +36,8 @@ ALL_DISTRIBUTIONS = (*DISTRIBUTIONS, "duplicates")
 """What the other sparse operators are tried on."""
 
 BOUND_NOTE = (
-    "A row of n products, added in fp32 in any order, errs by min(n', 8√n')·2⁻²⁴·Σ|terms|, n' = min(n, 4096) "
+    "A row of n products, added in fp32 in any order, errs by min(n', 8√n')·2⁻²⁴·Σ|terms|, n' = min(n, 4096), or "
+    "by n'·2⁻²⁴·Σ|terms| where values are sorted or all alike, so that terms round alike "
     "(Higham 2002, equation 4.4; Higham and Mary 2019, theorem 3.1), and by 2⁻¹²⁶ a product, since atomic additions in global "
     "memory flush subnormal sums to zero (PTX ISA, atom.add.f32). Rows without entries are zero."
 )
@@ -104,14 +105,20 @@ def product(xp: Any, entries: Entries, dense: Any, rows: int) -> Any:
 def product_bound(xp: Any, u: float, exact: Any, entries: Entries, dense: Any, rows: int) -> Any:
     """The largest acceptable error of each element of ``exact``, which is ``product`` of the same arguments."""
     lengths = xp.bincount(entries.rows, minlength=rows)
-    growth = bounds.FP32_ROUNDOFF * bounds.growth(xp, lengths)
+    values = float(bounds.alike(xp, entries.values))  # of random ones 0: then nothing else has to be looked at
+
+    def growth(columns: Any) -> Any:
+        likeness = values * bounds.alike(xp, columns[entries.cols]) if values else 0.0
+        terms = lengths if columns.ndim == 1 else lengths[:, None]
+        return bounds.FP32_ROUNDOFF * bounds.growth(xp, terms, likeness)
+
     flushed = bounds.FLOOR * lengths
     sizes = Entries(entries.rows, entries.cols, xp.abs(entries.values))
     if dense.ndim == 1:
-        return bounds.rounded(xp, u, exact, growth * product(xp, sizes, xp.abs(dense), rows) + flushed)
+        return bounds.rounded(xp, u, exact, growth(dense) * product(xp, sizes, xp.abs(dense), rows) + flushed)
     limit = xp.empty(exact.shape)
     for part in _slabs(entries, *exact.shape):
-        error = growth[:, None] * _sum_slab(xp, sizes, xp.abs(dense[:, part]), rows) + flushed[:, None]
+        error = growth(dense[:, part]) * _sum_slab(xp, sizes, xp.abs(dense[:, part]), rows) + flushed[:, None]
         limit[:, part] = bounds.rounded(xp, u, exact[:, part], error)
     return limit
 
