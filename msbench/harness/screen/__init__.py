@@ -109,14 +109,16 @@ def look_at_device_code(candidate: Candidate, folder: Path, name: str) -> Failur
         for preprocessed in folder.glob(f"{name}.*ii"):
             if trick := device.includes(_read(preprocessed), headers):
                 return _refused(trick)
-    if trick := device.host_trick(_read(folder / f"{name}.cudafe1.cpp"), f"{name}.cu"):
-        return _refused(trick)
+    host_trick = device.host_trick(_read(folder / f"{name}.cudafe1.cpp"), f"{name}.cu")
     if is_library(candidate):
-        return None
+        return _refused(host_trick)
     ptx = _read_ptx(folder / f"{name}.ptx")
-    if trick := device.tricks(ptx, _read(folder / f"{name}.cudafe1.gpu"), f"{name}.cu"):
-        return _refused(trick)
-    return _refused(_machine_code_trick(sorted(folder.glob(f"{name}.*cubin")), ptx))
+    # nvcc writes host code for device variables: what they are is said before what that looks like.
+    return _refused(
+        device.tricks(ptx, _read(folder / f"{name}.cudafe1.gpu"), f"{name}.cu")
+        or host_trick
+        or _machine_code_trick(sorted(folder.glob(f"{name}.*cubin")), ptx)
+    )
 
 
 def device_variables(candidate: Candidate, folder: Path, name: str) -> list[str]:
