@@ -61,7 +61,7 @@ def _page(found: Sequence[Proof]) -> str:
             "",
             f"## {_TITLES[proof.study]}",
             "",
-            f"{_WHAT[proof.study]} {proof.device.name}, driver {proof.device.driver}, {proof.created_at[:10]}, by {commands}.",
+            f"{_WHAT[proof.study]} {proof.device.name}, driver {proof.device.driver}, {proof.created_at[:10]}, harness {proof.harness[:12]}, by {commands}.",
             "",
             f"**{sentence}**",
         ]
