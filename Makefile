@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test sweep faults fuzz lint clean
+.PHONY: help demo test sweep faults proofs fuzz lint clean
 
 help:
 	@echo "make demo   optimize two kernels and build the site (no GPU or key needed; both are used when there)"
 	@echo "make test   lint, types, import directions and every test"
 	@echo "make sweep  every kernel and every mutant on all affordable cases, on the processor"
 	@echo "make faults kill 200 commands at random points and record what came of it, on the processor"
+	@echo "make proofs on a GPU: what the site shows under How we know, into db/local.sqlite"
 	@echo "make fuzz   bad input of every kind, twenty times as much as make test tries"
 	@echo "make clean  remove the environment, the caches and build/"
 
@@ -46,9 +47,17 @@ sweep: $(VENV)/.stamp
 	$(BIN)/msbench bench --executor cpu --versions naive,library,best --db build/sweep.sqlite
 	$(BIN)/msbench mutants --executor cpu
 
-# Kills of real commands (docs/faults.md). On a GPU: python -m tests.faults.study --executor cuda --jobs 1
+# Kills of real commands (docs/faults.md).
 faults: $(VENV)/.stamp
 	$(BIN)/python -m tests.faults.study
+
+# Half an hour on an H200. One GPU takes one kill at a time, files take more; what was interrupted goes on.
+proofs: $(VENV)/.stamp
+	$(BIN)/msbench exploits --executor cuda
+	$(BIN)/msbench bench rms_norm vector_add prefix_sum layer_norm swiglu softmax --executor cuda --versions naive,best --cases paper+odd --batch 1 --profile-harness
+	$(BIN)/msbench study --tasks 20 --pairs 3 --resume
+	$(BIN)/python -m tests.faults.study --executor cuda --commands merge,build-site --kills 80 --jobs 6 --resume
+	$(BIN)/python -m tests.faults.study --executor cuda --commands optimize,bench --kills 6,34 --jobs 1 --resume
 
 fuzz: $(VENV)/.stamp
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n 2 tests/fuzz --timeout 3600
