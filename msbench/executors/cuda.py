@@ -332,7 +332,7 @@ class CudaExecutor:
             except MemoryError:
                 time.sleep(RECOVERY_S)  # a version that took it may be about to be ended
                 block = self._memory.take(layout.nbytes)
-        buffer = self._memory.array(block, layout.nbytes)
+        buffer = self._memory.array(block)
         return Arena(layout, buffer, self.xp, handle=block.handle, release=partial(self._give_back, block))
 
     def _give_back(self, block: Block) -> None:
@@ -444,7 +444,7 @@ class CudaExecutor:
             with self.arena(layout) as arena:
                 arena.write_inputs(generate(op, precision, case, 0, self.xp))
                 arena.poison(POISONS[0])
-                self.xp.asnumpy(arena.buffer).tofile(work / "memory")
+                self.xp.asnumpy(arena.buffer[: layout.nbytes]).tofile(work / "memory")
                 job = Job.of(op, case, [arena]).payload()
             pool.shrink(self.xp, kept_bytes=0)
             job |= {"runner": str(self._runner_binary), "binary": build.binary}

@@ -138,7 +138,7 @@ class Arena:
     """A case's arrays in a buffer that the candidate's process can reach.
 
     ``buffer`` is a one-dimensional uint8 array of ``xp`` (numpy or cupy) of at least ``layout.nbytes``, on a 256-byte
-    boundary. ``handle`` is what a worker needs to reach the same memory, for the executor's own use; ``release`` is
+    boundary: all that the candidate can reach there. ``handle`` is what a worker needs to reach the same memory, for the executor's own use; ``release`` is
     called once, when the arena is closed.
     """
 
@@ -174,9 +174,15 @@ class Arena:
     def intact(self, arrays: Mapping[str, Any]) -> Any:
         """Whether redzones and inputs are as they were, as an array of one bool that nobody has waited for yet."""
         whole = (self.xp.take(self.buffer, self._guards) == GUARD).all()
+        for part in self._tail():
+            whole &= (part == GUARD).all()
         for slot in self.layout.inputs:
             whole &= equal(self.view(slot.name), arrays[slot.name], self.xp)
         return whole
+
+    def _tail(self) -> Iterator[Any]:
+        """What the buffer has beyond the layout, in pieces: a kernel could find there again what it has written."""
+        return (self.buffer[start : start + _CHUNK] for start in range(self.layout.nbytes, self.buffer.size, _CHUNK))
 
     @cached_property
     def _guards(self) -> Any:
@@ -197,11 +203,14 @@ class Arena:
         for slot in self.layout.outputs:
             self.raw(slot.name)[...] = poison.byte(slot.dtype)
         self.buffer[self._guards] = GUARD
+        for part in self._tail():
+            part[...] = GUARD
 
     def damaged_redzones(self) -> tuple[Damage, ...]:
         """What was written outside the arrays since ``poison``, each told by the array that it lies nearest to."""
         damages = []
         for start, end, before, after in self.layout.redzones():
+            end = end if after else self.buffer.size
             hit = self.xp.flatnonzero(self.buffer[start:end] != GUARD)
             if not hit.size:
                 continue

@@ -280,7 +280,8 @@ class MeasuredProcess:
             try:
                 return self._process.call(command, limit_s, **payload)
             except WorkerError as error:
-                if not (self.alive and error.kind == Fault.OUT_OF_MEMORY):
+                # Not what is timed: a version could have a batch taken again that it does not like.
+                if not self.alive or error.kind != Fault.OUT_OF_MEMORY or command == "cold":
                     raise
             time.sleep(RECOVERY_S)  # who took the memory may be about to be ended
             return self._process.call(command, limit_s, **payload)
@@ -341,12 +342,7 @@ class GpuRunner(MeasuredProcess):
                 raise
             if is_library(self.candidate):
                 return False
-            raise LaunchFailed(
-                f"what the launcher does can't be recorded from its stream, so it uses another stream, waits, allocates or "
-                f"copies through the host: {error}",
-                "forbidden",
-                error.log,
-            ) from error
+            raise _unrecorded(error) from error
         if is_library(self.candidate):
             return True
         assert self._binary is not None
@@ -356,8 +352,16 @@ class GpuRunner(MeasuredProcess):
         return True
 
     def capture(self, copies: int, *, nothing: bool = False, fresh: bool = False) -> int:
-        """As any; a version of one's own fails with kind ``forbidden`` where its calls may overlap. Libraries are trusted."""
-        nodes = super().capture(copies, nothing=nothing, fresh=fresh)
+        """As any; a version of one's own fails with kind ``forbidden`` where its calls can't be captured, or may overlap.
+
+        Libraries are trusted.
+        """
+        try:
+            nodes = super().capture(copies, nothing=nothing, fresh=fresh)
+        except LaunchFailed as error:
+            if not self.alive or error.kind in (Fault.FORBIDDEN, Fault.OUT_OF_MEMORY) or is_library(self.candidate):
+                raise
+            raise _unrecorded(error) from error
         if not (nothing or fresh or is_library(self.candidate)):
             self._call("starts_in_turn", LAUNCH_LIMIT_S)
         return nodes
@@ -365,6 +369,15 @@ class GpuRunner(MeasuredProcess):
     def replay_record(self) -> None:
         """See ``protocols.Recorder``."""
         self._call("replay_record", LAUNCH_LIMIT_S)
+
+
+def _unrecorded(error: LaunchFailed) -> LaunchFailed:
+    return LaunchFailed(
+        "what the launcher does can't be recorded from its stream, so it uses another stream, waits, allocates or copies "
+        f"through the host: {error}",
+        "forbidden",
+        error.log,
+    )
 
 
 def forbidden_work(nodes: Sequence[str], binary: Path) -> str | None:

@@ -13,6 +13,9 @@ from typing import Any
 GRANULE = 2 * 2**20
 """Sizes are multiples of this: smaller ones may share a block of the driver, and a handle would share all of it."""
 
+_SPARE = 64 * 2**20
+"""Bytes that a block may be too large by, or an eighth if that is more: what is not used of it is looked at after each launch."""
+
 KEPT_BYTES = 4 * 2**30
 """Free blocks up to this much are kept, unless said otherwise."""
 
@@ -50,7 +53,8 @@ class SharedMemory:
             MemoryError: the device has no more.
         """
         size = max(GRANULE, -(-nbytes // GRANULE) * GRANULE)
-        fitting = [b for b in self._free if size <= b.nbytes <= 2 * size]
+        most = size + min(size, max(_SPARE, size // 8))
+        fitting = [b for b in self._free if size <= b.nbytes <= most]
         if fitting:
             block = min(fitting, key=lambda b: b.nbytes)
             self._free.remove(block)
@@ -79,9 +83,9 @@ class SharedMemory:
             self._forget(block.handle)
             self._cuda.runtime.free(block.address)
 
-    def array(self, block: Block, nbytes: int) -> Any:
-        """The first bytes of a block as a one-dimensional uint8 CuPy array."""
+    def array(self, block: Block) -> Any:
+        """A block as a one-dimensional uint8 CuPy array."""
         import cupy
 
         memory = self._cuda.UnownedMemory(block.address, block.nbytes, self)
-        return cupy.ndarray((nbytes,), dtype=cupy.uint8, memptr=self._cuda.MemoryPointer(memory, 0))
+        return cupy.ndarray((block.nbytes,), dtype=cupy.uint8, memptr=self._cuda.MemoryPointer(memory, 0))

@@ -27,8 +27,8 @@ PLACES = 16
 OVERHEAD_NS = 3.5e4
 """Of a cold repetition: reading over L2 and two events."""
 
-OTHER_COMMANDS = 2
-"""Of a repetition with inputs and a workspace: two elements change places, and it is overwritten."""
+OTHER_COMMANDS = 3
+"""Of a repetition with inputs, a workspace and variables: two elements change places, it is overwritten, they are put back."""
 
 FLOOR_LAUNCHES = 4
 """Empty kernels in a row, which tell what longer calls pay; one alone tells what the shortest do."""

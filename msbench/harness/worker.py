@@ -22,6 +22,7 @@ from msbench.harness.confine import Rules, confine
 
 # As in native/runner/call.cuh: results that are no CUDA errors, and where an error was seen.
 _BLOCKED, _WORKSPACE_OVERRUN, _ESCAPED, _WROTE_ELSEWHERE, _STARTS_EARLY = -1, -2, -3, -4, -5
+_VARIABLE_CHANGED, _UNRECORDED = -6, -7
 _SET_UP, _LAUNCHER, _LAST_ERROR, _KERNEL = range(4)
 
 _OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
@@ -38,6 +39,11 @@ _OWN = {
     _WORKSPACE_OVERRUN: ("out_of_bounds", "the kernel wrote outside its workspace"),
     _ESCAPED: ("forbidden", "the launcher put work on another stream than the one it was given"),
     _WROTE_ELSEWHERE: ("out_of_bounds", "the kernel wrote to memory far outside its arrays"),
+    _UNRECORDED: (
+        "forbidden",
+        "the call can't be recorded, so nobody can look at the variables that it may keep on the device: "
+        "use the given stream alone, and do not wait, allocate or copy through the host",
+    ),
     _STARTS_EARLY: (
         "forbidden",
         "the call's first kernel may start before what precedes it in the stream has ended: "
@@ -148,8 +154,9 @@ class Worker:
     def launch(self, job: dict[str, Any], fresh: bool) -> None:
         """Prepare a job and call the launcher once, with a workspace that is overwritten first (``fresh``) or left."""
         self._map_and_set_up(job)
-        before = self._state()
+        before, found = self._state(), self._find_variables()
         self._once(0, fresh)
+        self._done(found)  # what the call itself does wrong is said first
         self._unchanged(before)
 
     def record(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -171,12 +178,19 @@ class Worker:
         self._done(self._runner.runner_replay_record(ctypes.byref(self._call), ctypes.byref(stage)), stage)
 
     def prepare(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Make ``job`` the current one, which is about to be timed: a library that has chosen for its sizes chooses anew."""
+        """Make ``job`` the current one, which is about to be timed: a library that has chosen for its sizes chooses anew.
+
+        Memory of other jobs is let go of, in which something might be left.
+        """
         made = self._map_and_set_up(job)
+        lent = job.get("workspace")
+        for handle in self._mapped.keys() - {s["handle"] for s in job["sets"]} - {lent["handle"] if lent else ""}:
+            self.unmap(handle)
         choose_anew = getattr(self._candidate, "msbench_choose_anew", None)
         if choose_anew and wire.rules() == Rules.LIBRARY:  # no other version is told what is about to come
             choose_anew()
         self._before = self._state()
+        self._done(self._find_variables())
         return made
 
     def keeps_stream(self, wait_seconds: float) -> None:
@@ -354,25 +368,28 @@ class Worker:
             return {}
         values = (ctypes.c_int64 * len(_SETTINGS))()
         self._runner.runner_settings(values)
-        settings = {name: str(value) for name, value in zip(_SETTINGS, values, strict=True)}
-        return snapshot.take() | settings | self._contents()
+        return snapshot.take() | {name: str(value) for name, value in zip(_SETTINGS, values, strict=True)}
 
-    def _contents(self) -> dict[str, str]:
-        """A hash of each variable; nothing before a call has launched a kernel, which tells where they lie."""
+    def _find_variables(self) -> int:
+        """Have the runner find and save the version's variables, as soon as a call launches a kernel; the runner's code."""
         names = self._variables
-        if names and not self._found:
-            encoded, count, missing = [name.encode() for name in names], ctypes.c_int(len(names)), ctypes.c_int()
-            listed = (ctypes.c_char_p * len(names))(*encoded)
-            call = ctypes.byref(self._call)
-            self._done(self._runner.runner_find_variables(call, listed, ctypes.byref(count), ctypes.byref(missing)))
+        if not names or self._found:
+            return 0
+        listed = (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
+        count, missing = ctypes.c_int(len(names)), ctypes.c_int()
+        call = ctypes.byref(self._call)
+        code = int(self._runner.runner_find_variables(call, listed, ctypes.byref(count), ctypes.byref(missing)))
+        if code != _UNRECORDED:
+            self._done(code)
             if missing.value >= 0:
                 raise CallFailed("forbidden", f"the device variable {names[missing.value]} can't be looked at")
-            self._found = count.value > 0
-        if not self._found:
-            return {}
-        hashes = (ctypes.c_uint64 * len(names))()
-        self._done(self._runner.runner_hash_variables(hashes))
-        return {f"the constant variable {name}": str(value) for name, value in zip(names, hashes, strict=True)}
+        self._found = count.value > 0
+        return code
+
+    def _changed_variable(self) -> str:
+        changed = ctypes.c_int()
+        self._done(self._runner.runner_changed_variable(ctypes.byref(changed)))
+        return self._variables[changed.value]
 
     def _unchanged(self, before: dict[str, str]) -> None:
         if found := snapshot.changed(before, self._state()):
@@ -403,6 +420,8 @@ class Worker:
     def _done(self, code: int, stage: ctypes.c_int | None = None) -> None:
         if not code:
             return
+        if code == _VARIABLE_CHANGED:
+            raise CallFailed("forbidden", f"the launcher left the constant variable {self._changed_variable()} changed")
         if code in _OWN:
             raise CallFailed(*_OWN[code])
         if code == _NOT_PERMITTED and stage is not None and stage.value == _LAUNCHER:

@@ -100,7 +100,7 @@ def do_without_a_gpu(patch: pytest.MonkeyPatch, shared: Path, runtime: Path) -> 
         ("get_default_memory_pool", lambda: pool),
     ):
         patch.setattr(np, name, value, raising=False)
-    patch.setattr(SharedMemory, "array", lambda self, block, nbytes: memory.array(block, nbytes))
+    patch.setattr(SharedMemory, "array", lambda self, block: memory.array(block, block.nbytes))
     patch.setattr(gpu_runner, "worker_environment", lambda uuid: environment)
     patch.setattr(cuda, "worker_environment", lambda uuid: environment)
 

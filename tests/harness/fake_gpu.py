@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,7 @@ _NATIVE = Path(__file__).with_name("native")
 MODES = (
     "right", "returns", "unreported", "sticky", "synchronizes", "escapes", "overruns", "crashes", "hangs",
     "huge_workspace", "forks", "connects", "writes", "local", "settings", "rounding", "keeps", "early", "chained",
-    "tires", "knows", "leaves", "idle", "table",
+    "tires", "knows", "leaves", "idle", "table", "finds", "uncaptured",
 )  # fmt: skip
 
 
@@ -87,12 +87,8 @@ class FakeGpu:
         self.runner = build.native("runner", tools(), "sm_90a")
         self.runtime = compiled("fake_cudart", folder)
         self.candidate = compiled("fake_candidate", folder)
-        self.keep(["table"])
+        (folder / "facts.json").write_text('{"variables": []}', encoding="utf-8")
         self.health_checks: list[bool] = []
-
-    def keep(self, variables: list[str]) -> None:
-        """What the fake candidate's build is to say that it keeps in the device's memory."""
-        self.candidate.with_name("facts.json").write_text(json.dumps({"variables": variables}), encoding="utf-8")
 
     def arena(self, layout: Layout) -> Arena:
         """Memory that runners reach."""
@@ -108,8 +104,11 @@ class FakeGpu:
         label: str = "",
         origin: Origin = Origin.AGENT,
         built: tuple[Candidate, Path] | None = None,
+        variables: Sequence[str] = (),
     ) -> Iterator[GpuRunner]:
-        """The fake candidate, or one that was built, in a worker of its own."""
+        """The fake candidate, or one that was built, in a worker of its own; ``variables``: what it has on the device."""
+        facts = self.candidate.with_name("facts.json")
+        facts.write_text(json.dumps({"variables": variables}), encoding="utf-8")
 
         def healthy(process_lost: bool) -> None:
             self.health_checks.append(process_lost)

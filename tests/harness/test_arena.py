@@ -99,6 +99,22 @@ def test_damage_is_told_by_the_nearest_array(arena: Arena) -> None:
     assert arena.damaged_redzones() == ()
 
 
+@pytest.mark.parametrize("chunk", [1 << 26, 1000])
+def test_what_lies_behind_the_layout_is_guarded_too(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("msbench.harness.arena._CHUNK", chunk)
+    layout = Layout.of(OPERATOR, Precision.FP32, case(8))
+    memory = np.zeros(layout.nbytes + 3000 + ALIGNMENT, np.uint8)
+    arena = Arena(layout, memory[-memory.ctypes.data % ALIGNMENT :][: layout.nbytes + 3000], np)
+    inputs = generate(OPERATOR, Precision.FP32, case(8), 1, np)
+    arena.write_inputs(inputs)
+    arena.poison(POISON)
+    assert arena.intact(inputs)
+    arena.buffer[-1] = 0
+    assert not arena.intact(inputs)
+    last = layout.slots[-1]
+    assert arena.damaged_redzones() == (Damage(last.name, "after", layout.nbytes + 2999 - last.end, 1),)
+
+
 def test_a_buffer_that_is_too_small_or_unaligned_is_refused() -> None:
     layout = Layout.of(OPERATOR, Precision.FP32, case(8))
     memory = np.zeros(layout.nbytes + 2 * ALIGNMENT, np.uint8)

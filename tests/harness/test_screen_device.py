@@ -198,7 +198,14 @@ def test_machine_code_holds_no_variable_that_its_ptx_does_not_declare(
 def test_what_stays_in_the_devices_memory_has_names(tmp_path: Path) -> None:
     in_constant_memory = 'IN(".nv.constant3") extern const float konst = 1; IN(".nv.constant0") extern const int x = 1;'
     cubin = compiled(tmp_path, CUBIN + in_constant_memory)
-    assert sorted(device.kept(cubin)) == ["$str$1", "counter", "konst"]
+    assert sorted(symbol.name for symbol in device.kept(cubin)) == ["$str$1", "counter", "konst"]
+
+
+def test_tables_on_the_device_are_small(tmp_path: Path) -> None:
+    cubin = compiled(tmp_path, CUBIN + 'IN(".nv.constant3") extern const char konst[1 << 20] = {1};')
+    assert device.tricks_of_machine_code(cubin, PTX) == (
+        "declares 1048582 bytes of tables in the device's memory, of which 1048576 are the most"
+    )
 
 
 def test_a_version_whose_machine_code_is_not_there_is_refused(tmp_path: Path) -> None:

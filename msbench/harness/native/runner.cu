@@ -73,6 +73,8 @@ int runner_open(double flush_factor, double hold_seconds) {
     nothing<<<1, 1, 0, runner.stream>>>();
     busy<<<1, 32, 0, runner.stream>>>(0, reinterpret_cast<float*>(runner.counters));
     count_changed<<<1, 32, 0, runner.side>>>(nullptr, 0, kPoison, runner.counters);
+    put_back<<<1, 32, 0, runner.stream>>>(nullptr, 0);
+    count_unlike<<<1, 32, 0, runner.stream>>>(nullptr, 0, runner.counters);
     if (int code = clear_counters()) return code;
     stir<<<1, kMaxElementBytes, 0, runner.stream>>>(Swaps{});
     if (runner.flush) {
@@ -161,6 +163,7 @@ int runner_once(const Call* call, int set, int fresh, int* stage) {
     }
     if (int code = synchronize(stage)) return code;
     if (int code = count_overrun(call)) return code;
+    if (int code = count_changes()) return code;
     return wrote_elsewhere();
 }
 
@@ -205,7 +208,7 @@ int runner_busy(double seconds) {
     return cudaStreamSynchronize(runner.stream);
 }
 
-// Cold repetitions first_set, first_set + 1, …: outputs and workspace poisoned, two elements of each array of floats swapped
+// Cold repetitions first_set, first_set + 1, …: outputs and workspace poisoned, variables put back, two elements of each array of floats swapped
 // (where the call says so), L2 emptied, then the call between two events.
 //
 // An empty kernel after every fourth repetition moves the following ones on by one place: so in any kPlaces² repetitions a
@@ -229,6 +232,7 @@ int runner_cold(const Call* call, int first_set, int repetitions, int held, uint
         if (i && i % kPlaces == 0) nothing<<<1, 1, 0, runner.stream>>>();
         if (call->poison) code = poison_outputs(call, first_set + i);
         if (!code && call->poison) code = poison_workspace(call);
+        if (!code && call->poison) code = put_variables_back();
         if (!code) code = stir_inputs(call, first_set + i, stirs);
         if (!code && runner.flush) code = empty_cache();
         if (!code) code = cudaEventRecord(runner.begin[i], runner.stream);
@@ -246,6 +250,7 @@ int runner_cold(const Call* call, int first_set, int repetitions, int held, uint
     if (code || ended) return code ? code : ended;
     if (blocked) return kBlocked;
     if (int failed = count_overrun(call)) return failed;
+    if (int failed = count_changes()) return failed;
     if (int failed = wrote_elsewhere()) return failed;
     for (int i = 0; i < repetitions; ++i)
         if (int failed = cudaEventElapsedTime(&ms[i], runner.begin[i], runner.end[i])) return failed;
@@ -303,7 +308,7 @@ int runner_replay_record(const Call* call, int* stage) {
     int code = cudaGraphLaunch(instance, runner.stream);
     const int ended = synchronize(stage);
     cudaGraphExecDestroy(instance);
-    return code ? code : ended;
+    return code ? code : ended ? ended : variables_unchanged();
 }
 
 // The device's settings that a launcher may not leave changed, in the order of worker.py's names. What can't be told is 0.
@@ -327,28 +332,32 @@ int runner_settings(int64_t* values) {
     return 0;
 }
 
-// Finds a version's variables by their names on the device, in what a call would launch; it is recorded for that, and not run.
-// `count` comes back 0 where it launches no kernel, or can't be recorded: others look at that. `missing`: see find_variables.
+// Finds a version's variables by their names on the device, in what a call would launch, and saves what they hold. The call
+// is recorded for that, and not run. `count` comes back 0 where it launches no kernel. `missing`: see find_variables.
 int runner_find_variables(const Call* call, const char* const* names, int* count, int* missing) {
     int stage = kSetUp;
     *missing = -1;
-    variables.clear();
     cudaGraph_t graph = nullptr;
     if (int code = cudaStreamBeginCapture(runner.stream, cudaStreamCaptureModeThreadLocal)) return code;
     const int failed = invoke(call, 0, &stage), ended = cudaStreamEndCapture(runner.stream, &graph);
     cudaGetLastError();
     std::vector<CUmodule> modules;
-    int code = failed || ended ? 0 : modules_of(graph, &modules);
+    int code = failed || ended ? kUnrecorded : modules_of(graph, &modules);
     if (!code && !modules.empty()) code = find_variables(modules, names, *count, missing);
+    if (!code) code = save_variables();
     if (graph) cudaGraphDestroy(graph);
     *count = int(variables.size());
     return code;
 }
 
-// A hash of what each of the variables holds that were found.
-int runner_hash_variables(uint64_t* hashes) {
-    for (size_t i = 0; i < variables.size(); ++i)
-        if (int code = hash_variable(variables[i], &hashes[i])) return code;
+// Which variable does not hold what was saved, by its number; -1 where all do.
+int runner_changed_variable(int* changed) {
+    *changed = -1;
+    for (int i = 0; i < int(variables.size()) && *changed < 0; ++i) {
+        if (int code = clear_counters()) return code;
+        if (int code = count_changes(i, 1)) return code;
+        if (wrote_elsewhere() == kVariableChanged) *changed = i;
+    }
     return 0;
 }
 
@@ -395,6 +404,7 @@ int runner_capture(const Call* call, const Call* fresh, int copies, uint64_t sti
     for (int i = 0; i < copies && !code; ++i) {
         if (fresh) code = poison_outputs(fresh, 0);
         if (fresh && !code) code = poison_workspace(fresh);
+        if (fresh && !code) code = put_variables_back();
         if (fresh && !code) code = stir_inputs(fresh, 0, stirs);
         if (!code) code = invoke(call, 0, stage);
     }
@@ -433,7 +443,7 @@ int runner_replay(int replays, int samples, float* ms, int* stage) {
         if (!code) code = ended;
         if (!code) code = cudaEventElapsedTime(&ms[s], runner.begin[s], runner.end[s]);
     }
-    return code;
+    return code ? code : variables_unchanged();
 }
 
 // One untimed call, then one that a profiler started with "--profile-from-start off" sees.

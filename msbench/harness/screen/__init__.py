@@ -124,7 +124,7 @@ def look_at_device_code(candidate: Candidate, folder: Path, name: str) -> Failur
 def device_variables(candidate: Candidate, folder: Path, name: str) -> list[str]:
     """What a version keeps in the device's memory, by the names there; see ``look_at_device_code``. None of a library version."""
     cubins = [] if is_library(candidate) else sorted(folder.glob(f"{name}.*cubin"))
-    return sorted({variable for path in cubins for variable in device.kept(ElfObject(path))})
+    return sorted({variable.name for path in cubins for variable in device.kept(ElfObject(path))})
 
 
 def _machine_code_trick(cubins: Sequence[Path], ptx: str) -> str | None:

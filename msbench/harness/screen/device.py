@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from posixpath import normpath
 
 from msbench.harness.screen import rules
-from msbench.harness.screen.elf import ElfObject, Section
+from msbench.harness.screen.elf import ElfObject, Section, Symbol
 from msbench.harness.screen.ptx import UnreadableError, variables, without_comments
 
 _ENTRY = re.compile(r"\.entry\s+(?P<name>[$\w]+)")
 _EXTERNAL = re.compile(r"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?(?P<name>[$\w]+)")
 _COMPILERS_OWN = re.compile(r"\$str(?:\$\d+)?|__unnamed_\d+|__(?:cudart|internal)_\w+")
 """Texts, and tables of sine, cosine and the like: variables that no declaration stands for."""
+
+MOST_BYTES = 2**20
+"""Of all variables of a version on the device: they are compared after each call, and put back before each that is timed."""
 
 _PER_LAUNCH = re.compile(r"\.nv\.(?:shared|local)(?:\..*)?")  # sections of what a block or a thread has while it runs
 _SECTION_NAME = 3  # STT_SECTION
@@ -86,14 +89,16 @@ def _found_in_machine_code(cubin: ElfObject, ptx: str) -> Iterator[str]:
     for section in cubin.sections:
         if _outlives(section) and section.size > ends.get(section, 0):
             yield _state(f"without a name in {section.name}")
+    if (size := sum(symbol.size for symbol in kept(cubin))) > MOST_BYTES:
+        yield f"declares {size} bytes of tables in the device's memory, of which {MOST_BYTES} are the most"
 
 
-def kept(cubin: ElfObject) -> Iterator[str]:
+def kept(cubin: ElfObject) -> Iterator[Symbol]:
     """The variables in machine code that ``tricks_of_machine_code`` has found to be constants, and those in constant memory."""
     for symbol in cubin.symbols:
         stays = _outlives(symbol.section) or (symbol.section is not None and _in_constant_memory(symbol.section))
         if stays and symbol.name and symbol.size and symbol.kind != _SECTION_NAME:
-            yield symbol.name
+            yield symbol
 
 
 def _in_constant_memory(section: Section) -> bool:

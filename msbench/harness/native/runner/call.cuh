@@ -12,6 +12,8 @@ constexpr int kWorkspaceOverrun = -2;
 constexpr int kEscaped = -3;
 constexpr int kWroteElsewhere = -4;
 constexpr int kStartsEarly = -5;
+constexpr int kVariableChanged = -6;
+constexpr int kUnrecorded = -7;
 
 // Where an error was seen; worker.py turns it into words.
 enum Stage { kSetUp = 0, kLauncher = 1, kLastError = 2, kKernel = 3 };

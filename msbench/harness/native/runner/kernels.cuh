@@ -4,7 +4,6 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
-#include <cstdint>
 
 namespace {
 
@@ -40,12 +39,6 @@ __global__ void hold_stream(volatile unsigned* flags, unsigned ticket, unsigned 
         }
         __nanosleep(200);
     }
-}
-
-__host__ __device__ uint64_t hashed(uint64_t z) {  // SplitMix64
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
 }
 
 // Two elements of each of a few arrays.
@@ -85,11 +78,24 @@ __global__ void count_changed(const unsigned char* data, size_t bytes, unsigned 
     if (mine) atomicAdd(count, mine);
 }
 
-// Adds up a hash of each byte and its place.
-__global__ void sum_hashes(const unsigned char* data, size_t bytes, unsigned long long* sum) {
+// A variable of a version, and a copy of what it held before the first call.
+struct Variable {
+    unsigned char* data;
+    unsigned char* saved;
+    size_t bytes;
+};
+
+__global__ void put_back(const Variable* variables, int count) {
+    for (const Variable* one = variables; one < variables + count; ++one)
+        for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < one->bytes; i += size_t(gridDim.x) * blockDim.x)
+            if (one->data[i] != one->saved[i]) one->data[i] = one->saved[i];
+}
+
+__global__ void count_unlike(const Variable* variables, int count, unsigned long long* sum) {
     unsigned long long mine = 0;
-    for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < bytes; i += size_t(gridDim.x) * blockDim.x)
-        mine += hashed((uint64_t(i) << 8 | data[i]) + 0x9E3779B97F4A7C15u);
+    for (const Variable* one = variables; one < variables + count; ++one)
+        for (size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x; i < one->bytes; i += size_t(gridDim.x) * blockDim.x)
+            mine += one->data[i] != one->saved[i];
     if (mine) atomicAdd(sum, mine);
 }
 

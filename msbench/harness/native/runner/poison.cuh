@@ -78,6 +78,7 @@ int wrote_elsewhere() {
     unsigned long long counted[kCounters];
     if (int code = cudaMemcpy(counted, runner.counters, sizeof(counted), cudaMemcpyDeviceToHost)) return code;
     if (counted[kReadOver]) return kWroteElsewhere;  // read_over reads memory that holds zeros
+    if (counted[kChanged]) return kVariableChanged;
     return counted[kOverrun] ? kWorkspaceOverrun : 0;
 }
 

@@ -12,6 +12,12 @@
 
 namespace {
 
+uint64_t hashed(uint64_t z) {  // SplitMix64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
 uint64_t next_of(uint64_t& stirs) { return stirs += 0x9E3779B97F4A7C15u; }
 
 // stirring.py works out where `stirs` leads to.

@@ -1,5 +1,6 @@
 // A version's variables in the device's memory. All are constants, since others are refused before they run; but a kernel
-// can write to them, also to what is in constant memory, and find there in the next call what it wrote.
+// can write to them, also to what is in constant memory, and find there in the next call what it wrote. So they are saved before
+// the first call, put back before each repetition that is timed, and compared after each call and each batch.
 #pragma once
 
 #include <cuda.h>
@@ -7,25 +8,18 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "call.cuh"
 #include "kernels.cuh"
 #include "launch.cuh"
+#include "poison.cuh"
 #include "state.cuh"
 
 namespace {
 
-// Module memory comes in such blocks at least, so what lies behind a variable can be read as far as the next one, and written.
-constexpr size_t kBlockBytes = 4096;
-
-struct Variable {
-    const unsigned char* data;
-    size_t bytes;  // of it, and to the end of its block
-};
-
-std::vector<Variable> variables;  // in the order of the names that they were asked for by
+std::vector<Variable> variables;       // in the order of the names that they were asked for by
+Variable* variables_there = nullptr;  // the same on the device
 
 // A function of the driver, which this library is not linked with.
 template <class Function>
@@ -77,19 +71,44 @@ int find_variables(const std::vector<CUmodule>& modules, const char* const* name
             *missing = i;
             return 0;
         }
-        const CUdeviceptr end = (data + bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
-        variables.push_back({reinterpret_cast<const unsigned char*>(data), size_t(end - data)});
+        variables.push_back({reinterpret_cast<unsigned char*>(data), nullptr, bytes});
     }
     return 0;
 }
 
-int hash_variable(const Variable& variable, uint64_t* hash) {
-    unsigned long long* const sum = runner.counters + kContent;
-    if (int code = cudaMemsetAsync(sum, 0, sizeof(*sum), runner.stream)) return code;
-    sum_hashes<<<runner.multiprocessors, 256, 0, runner.stream>>>(variable.data, variable.bytes, sum);
-    if (int code = cudaGetLastError()) return code;
-    if (int code = cudaMemcpyAsync(hash, sum, sizeof(*sum), cudaMemcpyDeviceToHost, runner.stream)) return code;
-    return cudaStreamSynchronize(runner.stream);
+// Keeps what they hold.
+int save_variables() {
+    if (variables.empty()) return 0;
+    for (Variable& variable : variables) {
+        if (int code = cudaMalloc(reinterpret_cast<void**>(&variable.saved), variable.bytes)) return code;
+        if (int code = cudaMemcpy(variable.saved, variable.data, variable.bytes, cudaMemcpyDeviceToDevice)) return code;
+    }
+    const size_t bytes = variables.size() * sizeof(Variable);
+    if (int code = cudaMalloc(reinterpret_cast<void**>(&variables_there), bytes)) return code;
+    return cudaMemcpy(variables_there, variables.data(), bytes, cudaMemcpyHostToDevice);
+}
+
+int put_variables_back() {
+    if (variables.empty()) return 0;
+    put_back<<<runner.multiprocessors, 256, 0, runner.stream>>>(variables_there, int(variables.size()));
+    return cudaGetLastError();
+}
+
+// Counts which bytes of `count` variables from the `first` on are not what was saved, behind what is in the stream.
+int count_changes(int first, int count) {
+    if (!count) return 0;
+    count_unlike<<<runner.multiprocessors, 256, 0, runner.stream>>>(variables_there + first, count, runner.counters + kChanged);
+    return cudaGetLastError();
+}
+
+int count_changes() { return count_changes(0, int(variables.size())); }
+
+// By themselves, once the stream is idle.
+int variables_unchanged() {
+    if (variables.empty()) return 0;
+    if (int code = clear_counters()) return code;
+    if (int code = count_changes()) return code;
+    return wrote_elsewhere();
 }
 
 }  // namespace
