@@ -32,10 +32,12 @@ from msbench.spec import Operator
 _LOG_CHARACTERS = 60_000
 _NATIVE = Path(__file__).with_name("native")
 # NVTX, which is in CUB's headers, would look for a profiler: what the screen takes for a trick. With a section for each of
-# the host's variables the object tells which one is meant, also where code names a place beside it.
+# the host's variables the object tells which one is meant, also where code names a place beside it. Device code may call
+# constexpr functions of the host, such as std::max: PyTorch's builds for its extensions let it, too.
 _FLAGS = (
     "-O3",
     "-std=c++17",
+    "--expt-relaxed-constexpr",
     "-lineinfo",
     "-Xptxas",
     "-v",

@@ -38,6 +38,7 @@ def take() -> dict[str, str]:
     state = {
         "the thread's segment base": _segment_base(),
         "the floating-point environment": _arithmetic(),
+        "the thread's exceptions": _exceptions(),
         "the environment": "\n".join(_environment()),
         "the current folder": str(Path.cwd()),
         "the limits": ", ".join(f"{name} {resource.getrlimit(getattr(resource, name))}" for name in _LIMITS),
@@ -78,6 +79,18 @@ def _segment_base() -> str:
     if _X86_64 and hasattr(_C, "syscall"):
         _C.syscall(ctypes.c_long(_ARCH_PRCTL), ctypes.c_long(_ARCH_GET_GS), ctypes.byref(base))
     return str(base.value)
+
+
+def _exceptions() -> str:
+    """Those that it has caught and not ended, and how many are on their way: it finds them again in its next call."""
+    try:
+        runtime = ctypes.CDLL("libstdc++.so.6", mode=os.RTLD_NOLOAD)
+    except OSError:  # nobody needs it in this process
+        return ""
+    get_globals = runtime["__cxa_get_globals"]
+    get_globals.restype = ctypes.c_void_p
+    place = get_globals()  # Itanium C++ ABI: exception handling, 2.2.2
+    return f"{ctypes.c_void_p.from_address(place).value} {ctypes.c_uint.from_address(place + 8).value}"
 
 
 def _environment() -> list[str]:

@@ -50,6 +50,12 @@ from msbench.spec import Precision
         ("namespace std { static char __ioinit; }", "reaches into what the compilers add to it (__ioinit)"),
         ("auto t = __rdtsc();", "looks at the environment or at the clock (__rdtsc)"),
         ("auto t = __builtin_ia32_rdtscp(&a);", "at the clock (__builtin_ia32_rdtscp)"),
+        ("abi::__cxa_begin_catch(thrown);", "reaches into the C++ runtime (__cxa_begin_catch)"),
+        ("#define CALL(name) __cxa_##name(thrown)", "reaches into the C++ runtime (__cxa_)"),
+        ("_Unwind_ForcedUnwind(a, b, c);", "reaches into the C++ runtime (_Unwind_ForcedUnwind)"),
+        ("decltype(&__gxx_personality_v0) f;", "reaches into the C++ runtime (__gxx_personality_v0)"),
+        ("if (__builtin_setjmp(place)) return;", "jumps out of the launcher (__builtin_setjmp)"),
+        ("goto * (where[i]);", "jumps out of the launcher (goto *)"),
     ],
 )
 def test_what_a_text_shows(text: str, says: str) -> None:
@@ -79,6 +85,7 @@ def test_what_a_text_shows(text: str, says: str) -> None:
         "// what??= is asked 100%: of the time\n/* %: */",
         'auto s = R"(a "text" \\ of "lines")"; auto t = u8"b" "R" "c"; auto u = L\'"\'; x = 0xA\'B + 1e-5 + 1\'000.5f;',
         "#define TWO(a) \\\n    a, a\nint x[] = {TWO(1)};",
+        "try { throw 1; } catch (const std::exception&) { throw; } catch (...) { goto end; }",
     ],
 )
 def test_what_only_looks_like_a_trick(text: str) -> None:
@@ -105,6 +112,8 @@ def made_of(text: str, headers: str = "", library: bool = False) -> str | None:
         ("static long __device_stub_x() { static long __f; return ++__f; }", "reaches into what the compilers add"),
         ("void f(void** p) { cudaMalloc(p, 4); }", "allocates or frees device memory (cudaMalloc)"),
         ('# 1 "/usr/include/assert.h" 1\nlong f() { return __rdtsc(); }', "changes the headers that it includes"),
+        ("void f(void* e) { __cxa_begin_catch(e); }", "reaches into the C++ runtime (__cxa_begin_catch)"),
+        ('# 1 "/usr/include/x.h" 1\nvoid f(void* e) { _Unwind_Resume(e); }', "changes the headers that it includes"),
         ('# 1 "a.h" 1\nint a;\n# 2 "own.cu" 2\nvoid f() { asm("nop"); }', "holds assembly for the host"),
     ],
 )

@@ -31,7 +31,7 @@ def test_ordinary_symbols_are_allowed(name: str) -> None:
         "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaMemcpy", "cudaGraphLaunch", "cudaDeviceSetLimit",
         "cudaCtxResetPersistingL2Cache", "cudaStreamSetAttribute", "cuGetProcAddress_v2", "cublasSgemm_v2", "cudnnCreate",
         "cusparseCreate", "cufftExecC2C", "cudaLibraryLoadData", "cudaLaunchHostFunc", "cudaGetSymbolAddress", "cuMemAlloc_v2",
-        "__cudaRegisterManagedVar", "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE",
+        "__cudaRegisterManagedVar", "stdout", "stderr", "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE",
     ],
 )  # fmt: skip
 def test_named_symbols_are_refused_in_words(name: str) -> None:
@@ -119,6 +119,36 @@ def test_streams_excuse_no_other_constructor(tmp_path: Path) -> None:
     early = '__attribute__((constructor)) void early() { asm(""); }'
     for streams in ("#include <iostream>\n", "#include <ios>\nvoid f() { std::ios_base::Init streams; }\n"):
         assert "runs code when it is loaded" in (of_the_object(tmp_path, streams + early) or "")
+
+
+def test_a_static_variable_that_is_set_in_the_first_call_is_named(tmp_path: Path) -> None:
+    text = '#include <cstdlib>\nextern "C" int launcher(void* p) {{ {} return n; }}'.format
+    named = "keeps state between calls (launcher::n, a static variable that is set in the first call)"
+    for variable in (
+        "static const int n = [] { return std::malloc(1) != 0; }();",
+        "static bool n = (std::free(p), true);",
+    ):
+        assert of_the_object(tmp_path, text(variable)) == named
+    assert of_the_object(tmp_path, text("static int n; ++n;")) == "keeps state between calls (the variable launcher::n)"
+
+
+def test_exceptions_are_for_compilers_to_handle(tmp_path: Path) -> None:
+    ordinary = """
+        #include <stdexcept>
+        int f(int n) { try { if (n) throw std::runtime_error("n"); } catch (const std::exception& e) { return e.what()[0]; } return 0; }
+        int g(int n) { try { return f(n); } catch (...) { throw; } }
+    """
+    assert of_the_object(tmp_path, ordinary) is None
+    kept = "#include <exception>\nvoid f() { new std::exception_ptr(std::current_exception()); }"
+    assert "reaches into the C++ runtime (std::current_exception())" in (of_the_object(tmp_path, kept) or "")
+    own = 'extern "C" void* __cxa_get_globals(); void* f() { return __cxa_get_globals(); }'
+    assert of_the_object(tmp_path, own) == "reaches into the C++ runtime (__cxa_get_globals)"
+
+
+def test_what_writes_to_the_terminal_prints(tmp_path: Path) -> None:
+    for stream in ("stderr", "stdout"):
+        trick = of_the_object(tmp_path, f'#include <cstdio>\nvoid f(int n) {{ std::fprintf({stream}, "%d", n); }}')
+        assert (trick or "").startswith("prints (")
 
 
 PLACED = '__attribute__((section("{}"), used)) {} = {{1}};'.format

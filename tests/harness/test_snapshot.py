@@ -18,6 +18,7 @@ import pytest
 from msbench.harness import snapshot
 
 LIBC = ctypes.CDLL(None)
+CXX = ctypes.CDLL("libstdc++.so.6")
 TOWARD_ZERO = 0xC00  # FE_TOWARDZERO on x86-64
 INEXACT = 0x20
 X86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 only")
@@ -32,6 +33,14 @@ def rounding() -> Callable[[], object]:
 def environment() -> Callable[[], object]:
     LIBC.setenv(b"MSBENCH_SNAPSHOT", b"1", 1)
     return lambda: LIBC.unsetenv(b"MSBENCH_SNAPSHOT")
+
+
+def exception() -> Callable[[], object]:
+    get_globals = CXX["__cxa_get_globals"]
+    get_globals.restype = ctypes.c_void_p
+    caught = ctypes.c_void_p.from_address(get_globals())
+    before, caught.value = caught.value, 8
+    return lambda: setattr(caught, "value", before)
 
 
 def folder() -> Callable[[], object]:
@@ -89,6 +98,7 @@ def segment_base() -> Callable[[], object]:
         (handler, "the signal handlers"),
         (limits, "the limits"),
         (timer, "the timers"),
+        (exception, "the thread's exceptions"),
     ],
 )
 def test_a_change_is_named(change: Callable[[], Callable[[], object]], says: str) -> None:

@@ -147,10 +147,18 @@ def _kept(obj: ElfObject, constants: Mapping[str, int | None], emulated: bool) -
         yield "runs code when it is loaded (a constructor, or a static variable that has one)"
     for symbol in obj.symbols:
         if (symbol.mutable or symbol.is_label) and not _harmless(obj, symbol, constants, emulated):
-            yield f"keeps state between calls (the variable {_readable(symbol.name)})"
+            yield f"keeps state between calls ({_in_words(obj, symbol)})"
     for section in obj.sections:
         if section.writable and not _may_be_passed(obj, section, constants, emulated) and obj.strays(section):
             yield f"keeps state between calls (in {section.name}, under no variable's name)"
+
+
+def _in_words(obj: ElfObject, symbol: Symbol) -> str:
+    """A variable by its name, or the one that a guard is for: the guard stands in no file."""
+    name = symbol.name.removeprefix("_ZGV").removeprefix("_Z")
+    if any(s.name == f"_ZGV{name}" for s in obj.symbols):
+        return f"{_readable(f'_Z{name}')}, a static variable that is set in the first call"
+    return f"the variable {_readable(symbol.name)}"
 
 
 def _may_be_passed(obj: ElfObject, section: Section, constants: Mapping[str, int | None], emulated: bool) -> bool:

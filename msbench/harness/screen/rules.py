@@ -102,8 +102,9 @@ RULES = (
     _rule("uses another stream, or events", r"cudaStream\w+ cudaEvent\w+", libraries=True),
     _rule("takes the address of device variables", r"cudaGetSymbol\w+ cudaGetFuncBySymbol", libraries=True),
     _rule("calls the driver beside the runtime", r"cu[A-Z]\w+", libraries=True),
-    _rule("prints", r"v?f?printf v?dprintf puts fputs putchar putc perror __f?printf_chk __v?f?printf_chk _ZSt4c(out|err|log) _ZNSo\w* _ZSt\w*ostream\w* fwrite fflush fputc", libraries=True),
+    _rule("prints", r"stdout stderr v?f?printf v?dprintf puts fputs putchar putc perror __f?printf_chk __v?f?printf_chk _ZSt4c(out|err|log) _ZNSo\w* _ZSt\w*ostream\w* fwrite fflush fputc", libraries=True),
     _rule("gets symbols under other names", r"__wrap_\w+ __real_\w+"),
+    _rule("reaches into the C++ runtime", r"__cxa_\w+ _Unwind_\w+ __gxx_\w+ _ZSt17(current|rethrow)_exception\w* _ZNK?St15__exception_ptr\w*", libraries=True),
 )  # fmt: skip
 
 _INTERNAL = re.compile(
@@ -116,7 +117,14 @@ nobody has read, or pass its own variables and constructors for theirs. Those of
 _COUNTERS = re.compile(r"\b_*(?:builtin_)?(?:ia32_)?rd(?:tscp?|pmc|pid\w*)\b|\b__builtin_readcyclecounter\b")
 """The processor's clocks, which are instructions and no calls."""
 
-UNSEEN = re.compile(f"{_INTERNAL.pattern}|{_COUNTERS.pattern}")
+_HANDLING = re.compile(r"\b(?:__cxa_|_Unwind_|__gxx_)\w*")
+"""The C++ runtime's own functions, which compilers call for ``throw``, ``catch`` and static variables. Called by hand they leave
+exceptions with the thread, which finds them there in its next call."""
+
+_JUMPS = re.compile(r"\b__builtin_(?:setjmp|longjmp|eh_return|unwind_init)\b|\bgoto\s*\*")
+"""Ways out of a handler that do not end its exception; the compiler makes instructions of them and no calls."""
+
+UNSEEN = re.compile("|".join(p.pattern for p in (_INTERNAL, _COUNTERS, _HANDLING, _JUMPS)))
 
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _ATTRIBUTES = re.compile(
@@ -177,6 +185,10 @@ def unseen_by_linkers(code: str) -> str | None:
         return f"says where in the object it wants something ({placing}, in an attribute)"
     if found := _COUNTERS.search(code):
         return f"looks at the environment or at the clock ({found[0]})"
+    if found := _HANDLING.search(code):
+        return f"reaches into the C++ runtime ({found[0]})"
+    if found := _JUMPS.search(code):
+        return f"ends the process or jumps out of the launcher ({found[0]})"
     return None
 
 
