@@ -180,12 +180,11 @@ class Worker:
     def prepare(self, job: dict[str, Any]) -> dict[str, Any]:
         """Make ``job`` the current one, which is about to be timed: a library that has chosen for its sizes chooses anew.
 
-        Memory of other jobs is let go of, in which something might be left.
+        Any other version has to let go of other jobs' memory, in which it might have left something.
         """
         made = self._map_and_set_up(job)
-        lent = job.get("workspace")
-        for handle in self._mapped.keys() - {s["handle"] for s in job["sets"]} - {lent["handle"] if lent else ""}:
-            self.unmap(handle)
+        if wire.rules() != Rules.LIBRARY:
+            self._forget_others(job)
         choose_anew = getattr(self._candidate, "msbench_choose_anew", None)
         if choose_anew and wire.rules() == Rules.LIBRARY:  # no other version is told what is about to come
             choose_anew()
@@ -351,6 +350,12 @@ class Worker:
                 )
             self._mapped[handle] = pointer.value or 0
         return self._mapped[handle]
+
+    def _forget_others(self, job: dict[str, Any]) -> None:
+        lent = job.get("workspace")
+        needed = {one["handle"] for one in (*job["sets"], *([lent] if lent else []))}
+        for handle in self._mapped.keys() - needed:
+            self.unmap(handle)
 
     def _place(self, place: int) -> None:
         """Move the workspace in lent memory; not that of a library that has prepared for addresses."""
