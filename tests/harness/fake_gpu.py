@@ -39,6 +39,11 @@ def scale(**scalars: float) -> Case:
     return Case((("n", 1000),), Split.PAPER, scalars=tuple(scalars.items()))
 
 
+def mode(name: str, **scalars: float) -> Case:
+    """A case in which the candidate does what ``MODES`` calls so."""
+    return scale(mode=float(MODES.index(name)), **scalars)
+
+
 OPERATOR = Operator(
     name="scale",
     title="Scale",
