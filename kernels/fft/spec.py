@@ -32,7 +32,8 @@ def levels(N):
 def bound(xp, u, out, re, im, N):
     norm = xp.sqrt(xp.sum(re * re + im * im))
     largest = xp.sqrt(xp.max(out["Re"] ** 2 + out["Im"] ** 2))
-    error = bounds.FP32_ROUNDOFF * sqrt(levels(N)) * (bounds.CONFIDENCE * norm + largest)
+    # Twice and four times what correctly rounded twiddle factors need: their angles may be rounded to fp32, too.
+    error = bounds.FP32_ROUNDOFF * sqrt(levels(N)) * (2 * bounds.CONFIDENCE * norm + 4 * largest)
     return {name: bounds.rounded(xp, u, exact, error) for name, exact in out.items()}
 
 
@@ -68,7 +69,8 @@ OPERATOR = Operator(
     bound_note=(
         "Each of log₂N levels errs by about 2⁻²⁴ of the data's 2-norm (Higham 2002, theorem 24.2), independently, and an "
         "output gets its share ‖x‖₂ = ‖X‖₂/√N of that: 8·2⁻²⁴·√log₂N·‖x‖₂, with 8 as in Higham and Mary 2019. "
-        "Where few outputs hold most of the norm, they and their aliases err by 2⁻²⁴·√log₂N·maxₖ|Xₖ| more."
+        "Where few outputs hold most of the norm, they and their aliases err by 2⁻²⁴·√log₂N·maxₖ|Xₖ| more. Twice the one and "
+        "four times the other are granted, for twiddle factors whose angles were rounded to fp32 before sine and cosine."
     ),
     library_note=(
         "cuFFT's complex transform, with kernels that interleave the inputs' parts before and separate the outputs' "
