@@ -138,8 +138,8 @@ class Arena:
     """A case's arrays in a buffer that the candidate's process can reach.
 
     ``buffer`` is a one-dimensional uint8 array of ``xp`` (numpy or cupy) of at least ``layout.nbytes``, on a 256-byte
-    boundary: all that the candidate can reach there. ``handle`` is what a worker needs to reach the same memory, for the executor's own use; ``release`` is
-    called once, when the arena is closed.
+    boundary: all that the candidate can reach there. ``handle`` is what a worker needs to reach the same memory, for the
+    executor's own use; ``release`` is called once, when the arena is closed.
     """
 
     def __init__(

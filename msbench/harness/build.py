@@ -164,8 +164,17 @@ def native(name: str, toolchain: Toolchain, arch: str) -> Path:
 
 
 def variables(binary: Path) -> list[str]:
-    """The variables that a build keeps in the device's memory, by their names there: constants, which no call may change."""
-    found: list[str] = json.loads(binary.with_name("facts.json").read_text(encoding="utf-8"))["variables"]
+    """The variables that a build keeps in the device's memory, by their names there: constants, which no call may change.
+
+    Raises:
+        ToolchainError: the build is no longer whole.
+    """
+    try:
+        found: list[str] = json.loads(binary.with_name("facts.json").read_text(encoding="utf-8"))["variables"]
+    except (OSError, ValueError, KeyError) as error:
+        raise ToolchainError(
+            f"The build in {binary.parent} can't be read: {error}. If the cache was cleared meanwhile, start again."
+        ) from error
     return found
 
 

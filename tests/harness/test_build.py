@@ -163,3 +163,11 @@ def test_what_a_launcher_may_not_do_fails_its_build(cache: Path, before: str, in
     assert built.failure.fault is Fault.FORBIDDEN
     assert says in built.failure.message.replace("the device variable", "the variable")
     assert not (cache / "builds" / built.id).exists()
+
+
+def test_a_build_that_has_gone_from_the_cache_is_said(tmp_path: Path) -> None:
+    for content in (None, "{", '{"sass": null}'):
+        if content is not None:
+            (tmp_path / "facts.json").write_text(content, encoding="utf-8")
+        with pytest.raises(ToolchainError, match=r"The build in .+ can't be read: .+ start again"):
+            build.variables(tmp_path / "kernel.so")

@@ -208,8 +208,8 @@ int runner_busy(double seconds) {
     return cudaStreamSynchronize(runner.stream);
 }
 
-// Cold repetitions first_set, first_set + 1, …: outputs and workspace poisoned, variables put back, two elements of each array of floats swapped
-// (where the call says so), L2 emptied, then the call between two events.
+// Cold repetitions first_set, first_set + 1, …: outputs and workspace poisoned, variables put back, two elements of each array of
+// floats swapped (where the call says so), L2 emptied, then the call between two events.
 //
 // An empty kernel after every fourth repetition moves the following ones on by one place: so in any kPlaces² repetitions a
 // call is launched equally often at each place, however many launches a repetition has. Without it, a call with an even
@@ -345,6 +345,7 @@ int runner_find_variables(const Call* call, const char* const* names, int* count
     int code = failed || ended ? kUnrecorded : modules_of(graph, &modules);
     if (!code && !modules.empty()) code = find_variables(modules, names, *count, missing);
     if (!code) code = save_variables();
+    if (code) variables.clear();  // whoever asks again finds all of them, or none
     if (graph) cudaGraphDestroy(graph);
     *count = int(variables.size());
     return code;
