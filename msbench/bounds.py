@@ -90,10 +90,11 @@ def probabilistic(terms: int) -> float:
 def product(xp: Any, left: Any, right: Any) -> Any:
     """The error of ``left @ right`` in fp32, in any order of summation, as an array of the product's shape.
 
-    ``left`` is […, m, k] and ``right`` […, k, n] or, for a vector, [k]. It is ``probabilistic(k)`` times the largest
-    partial sum, taken as the largest of eight plus √Σ(terms²). Where neighbours in a row of ``left`` and in a column of
-    ``right`` are ``alike``, so are their products and the roundings of the sum: there the factor is at least k·v, which is
-    always true (Higham 2002, equation 4.4), times both likenesses.
+    ``left`` is […, m, k] and ``right`` […, k, n] or, for a vector, [k]. It is λ·v·√t times the largest partial sum (Higham
+    and Mary 2019, theorem 3.1), taken as the largest of eight plus √Σ(terms²). t is the number of elements that are not zero
+    in the row of ``left`` or in the column of ``right``, whichever has fewer: other products, and adding them, are exact.
+    Where neighbours in that row and in that column are ``alike``, so are their products and the roundings of the sum: there
+    the factor is at least t·v, which is always true (Higham 2002, equation 4.4), times both likenesses.
     """
     terms = left.shape[-1]
     depth = right.ndim - 2 if right.ndim > 1 else 0  # the axis of `right` that is summed over
@@ -107,9 +108,17 @@ def product(xp: Any, left: Any, right: Any) -> Any:
     del partial  # of 16384 rows and columns it is 2 GiB
     largest += xp.sqrt((left * left) @ (right * right))
     rows, columns = alike(xp, left, -1), alike(xp, right, depth)
-    factor = rows[..., None] * columns[..., None, :] if right.ndim > 1 else rows * columns
-    factor *= FP32_ROUNDOFF * terms
-    largest *= xp.maximum(factor, probabilistic(terms), out=factor)
+    filled = xp.count_nonzero(left, axis=-1), xp.count_nonzero(right, axis=depth)
+    if right.ndim > 1:
+        rows, columns = rows[..., None], columns[..., None, :]
+        filled = filled[0][..., None], filled[1][..., None, :]
+    count = xp.minimum(*filled).astype("float64")
+    factor = rows * columns
+    factor *= count
+    xp.sqrt(count, out=count)
+    count *= CONFIDENCE
+    largest *= xp.maximum(factor, count, out=factor)
+    largest *= FP32_ROUNDOFF
     return largest
 
 
@@ -153,11 +162,12 @@ def normalised(xp: Any, u: float, y: Any, x: Any, weight: Any, bias: Any, epsilo
     return rounded(xp, u, y, error)
 
 
-def sum_of_arrays(xp: Any, terms: Iterable[Any], count: int) -> Any:
+def sum_of_arrays(xp: Any, terms: Iterable[Any], count: int, filled: int | None = None) -> Any:
     """The error of adding up ``count`` arrays of products, element by element, in any order.
 
     λ·v·√n times each element's largest partial sum (Higham and Mary 2019, theorem 3.1), taken as the largest of eight
-    partial sums plus √Σt². ``terms`` yields the arrays, which are not kept; all have the result's shape.
+    partial sums plus √Σt². ``terms`` yields the arrays, which are not kept; all have the result's shape. n is ``count``, or
+    ``filled`` if only so many of the arrays are not zero.
     """
     every = -(-count // 8)
     total: Any = 0.0
@@ -168,7 +178,7 @@ def sum_of_arrays(xp: Any, terms: Iterable[Any], count: int) -> Any:
         squares = squares + term * term
         if number % every == 0 or number == count:
             largest = xp.maximum(largest, xp.abs(total))
-    return probabilistic(count) * (largest + xp.sqrt(squares))
+    return probabilistic(count if filled is None else filled) * (largest + xp.sqrt(squares))
 
 
 def exponential(xp: Any, argument: Any, roundings: int = 0) -> Any:

@@ -17,12 +17,15 @@ def reference(xp, x, w, N, K):
 
 
 def bound(xp, u, out, x, w, N, K):
-    return bounds.rounded(xp, u, out["y"], bounds.sum_of_arrays(xp, taps(x, w, N, K), K))
+    error = bounds.sum_of_arrays(xp, taps(x, w, N, K), K, filled=int(xp.count_nonzero(w)))
+    return bounds.rounded(xp, u, out["y"], error)
 
 
 def inputs(rng, distribution, N, K):
     # A NaN in the filter would make every output NaN, and hide all else.
     finite = "uniform" if distribution == "nonfinite" else distribution
+    if distribution == "few_terms":
+        return {"x": rng.floats("x", (N,), "uniform"), "w": rng.few("w", K, 1).reshape(K)}
     return {"x": rng.floats("x", (N,), distribution), "w": rng.floats("w", (K,), finite)}
 
 
@@ -48,11 +51,13 @@ OPERATOR = Operator(
     flops=lambda N, K: 2 * K * (N - K + 1),
     compute="precision",
     inputs=inputs,
+    distributions=(*Operator.distributions, "few_terms"),
     valid=lambda N, K: K <= N,
     bound_note=(
-        "A sum of K products in fp32, in any order, errs by 8·2⁻²⁴·√K times its largest partial sum "
-        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(wₖxᵢ₊ₖ)². It counts for "
-        "each output alone, which rules out inputs rounded to TF32, and convolutions by FFT where samples differ in size."
+        "A sum of K products in fp32, in any order, errs by 8·2⁻²⁴·√K times its largest partial sum, √t if all but t elements "
+        "of the filter are zero (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight partial sums plus "
+        "√Σ(wₖxᵢ₊ₖ)². It counts for each output alone, which rules out inputs rounded to TF32, two bf16 numbers in place of "
+        "one of fp32, and convolutions by FFT where samples differ in size."
     ),
     library_note=(
         "cuDNN's convolution with one channel, along rows or columns, with the algorithms and engines that sum products in "

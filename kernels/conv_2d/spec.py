@@ -20,12 +20,15 @@ def reference(xp, x, w, H, W, KH, KW):
 
 
 def bound(xp, u, out, x, w, H, W, KH, KW):
-    return bounds.rounded(xp, u, out["y"], bounds.sum_of_arrays(xp, taps(x, w, H, W, KH, KW), KH * KW))
+    error = bounds.sum_of_arrays(xp, taps(x, w, H, W, KH, KW), KH * KW, filled=int(xp.count_nonzero(w)))
+    return bounds.rounded(xp, u, out["y"], error)
 
 
 def inputs(rng, distribution, H, W, KH, KW):
     # A NaN in the filter would make every output NaN, and hide all else.
     finite = "uniform" if distribution == "nonfinite" else distribution
+    if distribution == "few_terms":
+        return {"x": rng.floats("x", (H, W), "uniform"), "w": rng.few("w", KH * KW, 1).reshape(KH, KW)}
     return {"x": rng.floats("x", (H, W), distribution), "w": rng.floats("w", (KH, KW), finite)}
 
 
@@ -60,11 +63,13 @@ OPERATOR = Operator(
     flops=lambda H, W, KH, KW: 2 * KH * KW * (H - KH + 1) * (W - KW + 1),
     compute="precision",
     inputs=inputs,
+    distributions=(*Operator.distributions, "few_terms"),
     valid=lambda H, W, KH, KW: KH <= H and KW <= W,
     bound_note=(
-        "A sum of n = KH·KW products in fp32, in any order, errs by 8·2⁻²⁴·√n times its largest partial sum "
-        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(wx)². It counts for "
-        "each output alone, which rules out inputs rounded to TF32, and convolutions by FFT where pixels differ in size."
+        "A sum of n = KH·KW products in fp32, in any order, errs by 8·2⁻²⁴·√n times its largest partial sum, √t if all but t "
+        "elements of the filter are zero (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight partial "
+        "sums plus √Σ(wx)². It counts for each output alone, which rules out inputs rounded to TF32, two bf16 numbers in "
+        "place of one of fp32, and convolutions by FFT where pixels differ in size."
     ),
     library_note=(
         "cuDNN's convolution with one channel, with the algorithms and engines that sum products in fp32 tried "

@@ -20,6 +20,14 @@ def bound(xp, u, out, A, B, a, b, c, x, y):
     return bounds.rounded(xp, u, out["C"], error.reshape(a, b, c))
 
 
+def inputs(rng, distribution, a, b, c, x, y):
+    few = distribution == "few_terms"
+    right = (
+        rng.few("B", x * y, c).reshape(x, y, c).transpose(0, 2, 1) if few else rng.floats("B", (x, c, y), distribution)
+    )
+    return {"A": rng.floats("A", (a, x, b, y), "uniform" if few else distribution), "B": right}
+
+
 def case(a, b, c, x, y, split):
     return Case((("a", a), ("b", b), ("c", c), ("x", x), ("y", y)), split)
 
@@ -54,11 +62,14 @@ OPERATOR = Operator(
     flops=lambda a, b, c, x, y: 2 * a * b * c * x * y,
     valid=lambda a, b, c, x, y: a * b * x * y <= 2**28 and a * b * c <= 2**28,
     compute="precision",
+    inputs=inputs,
+    distributions=(*Operator.distributions, "few_terms"),
     bound_note=(
-        "A sum of x·y products in fp32, in any order, errs by 8·2⁻²⁴·√(x·y) times its largest partial sum "
-        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(products²), and by up to "
-        "2⁻²⁴·x·y times it where both factors are sorted or all alike, so that terms round alike (Higham 2002, equation "
-        "4.4). Inputs rounded to TF32 err by about 2⁻¹²·√Σ(products²), which is more, and are rejected."
+        "A sum of x·y products in fp32, in any order, errs by 8·2⁻²⁴·√(x·y) times its largest partial sum, √t if all but t "
+        "elements of one factor are zero (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight partial "
+        "sums plus √Σ(products²). It is 2⁻²⁴·x·y times that at most, where both factors are sorted or all alike, so that terms "
+        "round alike (Higham 2002, equation 4.4). Inputs rounded to TF32 err by about 2⁻¹²·√Σ(products²), which is more, and "
+        "are rejected; so are two bf16 numbers in place of one of fp32 (distribution few_terms)."
     ),
     library_note=(
         "A and B permuted so that the summed indices are adjacent, then one cuBLASLt product, with every algorithm that "

@@ -57,7 +57,7 @@ OPERATOR = Operator(
         "and Mary 2019, theorem 3.1), and a variance by two passes or Welford's updates by min(N', 8√N')·2⁻²⁴·κ of itself, "
         "κ² = 1 + mean²/variance, plus the mean's error squared (Chan, Golub and LeVeque 1983, table 1). Twenty "
         "roundings and the one to the element type follow; E[x²] - E[x]², which errs by κ times more, is rejected where κ "
-        "is large (distribution offset) and accepted where it is not."
+        "is large (distribution offset, in fp32; bf16 makes all its numbers equal) and accepted where it is not."
     ),
     library_note=(
         "cuDNN's layer-norm operation where it takes the size, and cub::DeviceReduce followed by cub::DeviceTransform."

@@ -12,6 +12,14 @@ def bound(xp, u, out, A, B, M, N, K):
     return bounds.rounded(xp, u, out["C"], bounds.product(xp, A, B))
 
 
+def inputs(rng, distribution, M, N, K):
+    few = distribution == "few_terms"
+    return {
+        "A": rng.floats("A", (M, K), "uniform" if few else distribution),
+        "B": rng.few("B", K, N) if few else rng.floats("B", (K, N), distribution),
+    }
+
+
 def case(m, n, k, split):
     return Case((("M", m), ("N", n), ("K", k)), split)
 
@@ -37,11 +45,15 @@ OPERATOR = Operator(
     nbytes=lambda itemsize, M, N, K: (M * K + K * N + M * N) * itemsize,
     flops=lambda M, N, K: 2 * M * N * K,
     compute="precision",
+    inputs=inputs,
+    distributions=(*Operator.distributions, "few_terms"),
     bound_note=(
-        "A sum of K products in fp32, in any order, errs by 8·2⁻²⁴·√K times its largest partial sum "
-        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(AᵢₖBₖⱼ)², and by up to "
-        "2⁻²⁴·K times it where rows of A and columns of B are sorted or all alike, so that terms round alike (Higham 2002, "
-        "equation 4.4). Inputs rounded to TF32 err by about 2⁻¹²·√Σ(AᵢₖBₖⱼ)², which is more, and are rejected."
+        "A sum of K products in fp32, in any order, errs by 8·2⁻²⁴·√K times its largest partial sum, √t if a row of A or "
+        "a column of B is zero but for t elements (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight "
+        "partial sums plus √Σ(AᵢₖBₖⱼ)². It is 2⁻²⁴·K times that at most, where rows of A and columns of B are sorted or all "
+        "alike, so that terms round alike (Higham 2002, equation 4.4). Inputs rounded to TF32 err by about "
+        "2⁻¹²·√Σ(AᵢₖBₖⱼ)², which is more, and are rejected; so are two bf16 numbers in place of one of fp32 (distribution "
+        "few_terms)."
     ),
     library_note=(
         "cuBLASLt, with every algorithm that its heuristics propose tried once; fp32 without TF32, bf16 with fp32 sums. "

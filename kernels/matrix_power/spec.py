@@ -94,12 +94,15 @@ def chain_error(xp, u, power, chain, P):
 
 
 def inputs(rng, distribution, N, P):
-    if distribution == "permutation":
-        # One ±1 in each row and column: powers are exact, and never symmetric by accident.
+    if distribution in ("permutation", "scaled_permutation"):
+        # One ±1 in each row and column: powers are exact, and never symmetric by accident. Scaled by 1/2 to 1, they are
+        # products of P numbers, in which there is no room for inexact ones.
         order = rng.xp.argsort(rng.uniform("order", (N,)))
-        signs = 1 - 2 * rng.integers("signs", (N,), 0, 2)
+        values = (1 - 2 * rng.integers("signs", (N,), 0, 2)).astype("float32")
+        if distribution == "scaled_permutation":
+            values *= (1 + rng.uniform("sizes", (N,))) / 2
         matrix = rng.xp.zeros((N, N), dtype="float32")
-        matrix[rng.xp.arange(N), order] = signs
+        matrix[rng.xp.arange(N), order] = values
         return {"A": matrix}
     if distribution == "nan":
         matrix = rng.floats("A", (N, N), "uniform")
@@ -139,13 +142,14 @@ OPERATOR = Operator(
     inputs=inputs,
     # No "large" and "constant": powers of them overflow or round the same way each time. No infinities: what they become
     # depends on the order of the products. A NaN reaches the same elements in every order.
-    distributions=("uniform", "integers", "spiked", "zeros", "tiny", "permutation", "nan"),
+    distributions=("uniform", "integers", "spiked", "zeros", "tiny", "permutation", "scaled_permutation", "nan"),
     bound_note=(
         "Every intermediate power may be rounded to the element type, also in bf16: its elements' errors, 8·2⁻²⁴·√N times "
-        "the largest partial sum (Higham and Mary 2019, theorem 3.1) and 4u of the element, are independent, and what "
-        "they add up to in Aᴾ is the root of the sum of their squares, weighted by the map E → ΣᵢAⁱ·E·Aᴾ⁻ᑫ⁻ⁱ (Higham "
-        "2008, Functions of Matrices, section 3.1), the largest for binary powering and for one factor at a time. The last "
-        "product and its rounding count in full; for P = 1 the copy has to be exact."
+        "the largest partial sum (Higham and Mary 2019, theorem 3.1; √t where a row or a column is zero but for t elements) "
+        "and 4u of the element, are independent, and what they add up to in Aᴾ is the root of the sum of their squares, "
+        "weighted by the map E → ΣᵢAⁱ·E·Aᴾ⁻ᑫ⁻ⁱ (Higham 2008, Functions of Matrices, section 3.1), the largest for binary "
+        "powering and for one factor at a time. The last product and its rounding count in full; for P = 1 the copy has to "
+        "be exact."
     ),
     library_note=(
         "cuBLASLt products by binary powering, each with every algorithm that its heuristics propose tried once; "

@@ -11,6 +11,11 @@ ROUNDINGS = 4.0
 """Roundings of weights to bf16 are independent and at most u each: a weighted sum of them stays below this times the root
 of the sum of squares, which is seven standard deviations or more (each is u/√3 or less)."""
 
+SIZE = 8.0
+"""What few_keys multiplies the elements of K with, besides √d."""
+FAR = 32.0
+"""Scores that are the square of this apart have weights of zero, also in float64."""
+
 
 def slabs(q, kv):
     step = max(1, SLAB // kv)
@@ -47,7 +52,8 @@ def bound(xp, u, out, Q, K, V, q, kv, d, dv):
         # What may be the same for all: the scale and its product, the exponential's argument, the exponential itself, and
         # what both sums lose of keys with little weight.
         common = xp.where(P > 0, P * (4 * xp.abs(scores) + 3 * distance + 8), 0.0) + bounds.absorbed(xp, P)
-        total = xp.sum(common, axis=1, keepdims=True) + 2 * bounds.growth(xp, kv)
+        counted = xp.count_nonzero(P, axis=1, keepdims=True)
+        total = xp.sum(common, axis=1, keepdims=True) + 2 * bounds.growth(xp, counted)
         error += bounds.FP32_ROUNDOFF * (common @ size + total * xp.abs(Y))
         error += sqrt(2) * bounds.product(xp, P, V)  # √2: a running maximum rescales the sum as often as it adds
         if u > bounds.FP32_ROUNDOFF:
@@ -55,6 +61,22 @@ def bound(xp, u, out, Q, K, V, q, kv, d, dv):
             error += u * (rounding + xp.abs(Y))
         limit[rows] = bounds.rounded(xp, u, Y, error)
     return limit
+
+
+def inputs(rng, distribution, q, kv, d, dv):
+    """``few_keys``: sums with no room for inexact products, both that of a score and that of an output.
+
+    A key has few elements that are not zero, which make scores of a few units; and the first columns of Q and K put the
+    scores of all but a few keys so low that their weights are zero.
+    """
+    few = distribution == "few_keys"
+    drawn = "uniform" if few else distribution
+    Q, V = rng.floats("Q", (q, d), drawn), rng.floats("V", (kv, dv), drawn)
+    K = SIZE * sqrt(d) * rng.few("K", d, kv).T if few else rng.floats("K", (kv, d), drawn)
+    if few:
+        Q[:, 0] = FAR * sqrt(d)
+        K[:, 0] = rng.xp.where(rng.few("keys", kv, 1)[:, 0] == 0, -FAR, 0)
+    return {"Q": Q, "K": K, "V": V}
 
 
 def case(q, kv, d, dv, split):
@@ -99,13 +121,15 @@ OPERATOR = Operator(
     nbytes=lambda itemsize, q, kv, d, dv: (q * d + kv * d + kv * dv + q * dv) * itemsize,
     flops=lambda q, kv, d, dv: 2 * q * kv * (d + dv) + 5 * q * kv,
     compute="precision",
+    inputs=inputs,
     # No "large": scores of 2⁸⁰ are known to 2⁵⁶, and which of them is the largest is anybody's guess. No "sorted": its
     # weights change so slowly that their roundings to bf16 are all alike.
-    distributions=("uniform", "integers", "spiked", "constant", "zeros", "tiny", "nonfinite"),
+    distributions=("uniform", "integers", "spiked", "constant", "zeros", "tiny", "nonfinite", "few_keys"),
     bound_note=(
         "Scores err by 8·2⁻²⁴·√d times their largest partial sum (Higham and Mary 2019, theorem 3.1), which reaches Y "
         "through ∂Y/∂sⱼ = pⱼ(vⱼ - Y); scale, exponentials, the weights' sum and the second product add errors as in "
-        "softmax and matrix_mul, and both sums may lose weights below 2⁻¹⁹, up to 2⁻²⁴ each. In bf16 the weights pⱼ may be "
+        "softmax and matrix_mul, and both sums may lose weights below 2⁻¹⁹, up to 2⁻²⁴ each. Terms of zero do not count, so that "
+        "two bf16 numbers in place of one of fp32 are rejected (distribution few_keys). In bf16 the weights pⱼ may be "
         "rounded to bf16 before the second product, as flash attention does: 4u·√Σ(pⱼvⱼ)², and u·|Y| for weights that are "
         "all alike."
     ),

@@ -28,6 +28,8 @@ TINY = 2.0**-56
 """The range of the ``tiny`` distribution: products of two are still normal numbers, products of three are not."""
 LARGE = 2.0**40
 """The range of the ``large`` distribution: squares of it can still be summed in fp32."""
+FEW = 4
+"""How many elements ``Draw.few`` leaves of each column: a sum of so few products has no room for inexact ones."""
 
 
 def generate(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) -> dict[str, Any]:
@@ -80,6 +82,20 @@ class Draw:
         if distribution not in DISTRIBUTIONS:
             raise SpecError(f"{distribution!r} is no standard distribution. There are {', '.join(DISTRIBUTIONS)}.")
         return DISTRIBUTIONS[distribution](self, name, shape)
+
+    def few(self, name: str, terms: int, columns: int) -> Any:
+        """float32 [terms, columns] in [-1, 1) with at most ``FEW`` elements in a column that are not zero, far apart.
+
+        For one factor of a matrix product: its error bound then is that of a few products, however long the sum is.
+        """
+        array = self.xp.zeros((terms, columns), dtype="float32")
+        every = self.xp.arange(columns)
+        for part in range(FEW):
+            low, high = terms * part // FEW, terms * (part + 1) // FEW
+            if low < high:
+                places = self.integers(f"{name} places {part}", (columns,), low, high)
+                array[places, every] = self.floats(f"{name} values {part}", (columns,), "uniform")
+        return array
 
     def position(self, name: str, count: int) -> int:
         """One index below ``count``."""

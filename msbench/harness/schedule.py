@@ -61,13 +61,13 @@ def schedule(op: Operator, plan: Plan, limit: float | None) -> tuple[Scheduled, 
     on the cheapest paper case and on the cheapest odd one (if neither is affordable, on the largest hidden size that is);
     hidden scalars on all of these; every variant where a case is affordable (of ``trusted`` versions: on these cheapest cases,
     and misaligned on hidden sizes). Of versions that are not ``trusted`` also what a size could tell them is not tried: hidden
-    sizes among the large ones, and each distribution, with hidden scalars, on one of the plan's large cases. Cases above
-    ``limit`` (``Executor.check_limit``) are left out.
+    sizes among the large ones, and each distribution, with hidden scalars, on one of the plan's large cases and on one of
+    its other cases. Cases above ``limit`` (``Executor.check_limit``) are left out.
     """
     found: dict[str, Scheduled] = {}
     wanted = _wanted(op, plan, EXTRA_LIMIT if limit is None else limit * EXTRA_SHARE)
     if plan.checks is Checks.FULL and not plan.trusted:
-        wanted = chain(wanted, _large(op, plan, None if limit is None else limit * LARGE_SHARE))
+        wanted = chain(wanted, _elsewhere(op, plan, None if limit is None else limit * LARGE_SHARE))
     for item in wanted:
         if limit is None or work(op, item.case) <= limit:
             found.setdefault(item.case.id, item)
@@ -106,11 +106,11 @@ def _cheapest(op: Operator) -> list[Case]:
     return [min(cases, key=lambda case: work(op, case)) for cases in splits if cases]
 
 
-def _large(op: Operator, plan: Plan, limit: float | None) -> Iterator[Scheduled]:
+def _elsewhere(op: Operator, plan: Plan, limit: float | None) -> Iterator[Scheduled]:
     """What finds a version that is another one where only public sizes and harmless inputs were ever seen."""
     rng = random.Random(f"{op.name}:{plan.seed}:large")
-    sizes = [elements(op, dict(case.dims)) for case in plan.cases]
-    largest = max(sizes, default=0)
+    sizes = {case: elements(op, dict(case.dims)) for case in plan.cases}
+    largest = max(sizes.values(), default=0)
     if largest > HELDOUT_ELEMENTS:
         affordable = LARGE_LIMIT if limit is None else limit
         hidden = heldout(
@@ -122,13 +122,10 @@ def _large(op: Operator, plan: Plan, limit: float | None) -> Iterator[Scheduled]
         )
         yield from (Scheduled(case, ALIGNED) for case in hidden)
     known = {case.dims for case in _cheapest(op)}  # all distributions are tried on these
-    cases = [
-        case
-        for case, size in zip(plan.cases, sizes, strict=True)
-        if size > HELDOUT_ELEMENTS and case.dims not in known and (limit is None or work(op, case) <= limit)
-    ]
-    if cases:
-        others = [name for name in op.distributions if name != "uniform"]
+    unseen = [case for case in plan.cases if case.dims not in known and (limit is None or work(op, case) <= limit)]
+    others = [name for name in op.distributions if name != "uniform"]
+    for large in (True, False):
+        cases = [case for case in unseen if (sizes[case] > HELDOUT_ELEMENTS) is large]
         rng.shuffle(others)
         rng.shuffle(cases)
         for distribution, case in zip(others, cycle(cases), strict=False):

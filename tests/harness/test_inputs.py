@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from msbench import operators
 from msbench.errors import SpecError
-from msbench.harness.inputs import DISTRIBUTIONS, Draw, generate
+from msbench.harness.inputs import DISTRIBUTIONS, FEW, Draw, generate
 from msbench.spec import Array, Case, Operator, Precision, Split
 
 VECTOR_ADD = operators.load("vector_add")
@@ -124,6 +124,15 @@ def test_integers_stay_in_their_range(low: int, span: int, seed: int) -> None:
 
 def test_integers_reach_both_ends() -> None:
     assert set(Draw(np, "k").integers("i", (1000,), 5, 8)) == {5, 6, 7}
+
+
+@settings(deadline=None)
+@given(st.integers(1, 300), st.integers(1, 50), st.integers(0, 99))
+def test_few_elements_of_each_column_are_not_zero(terms: int, columns: int, seed: int) -> None:
+    matrix = Draw(np, str(seed)).few("m", terms, columns)
+    assert (matrix.shape, matrix.dtype) == ((terms, columns), np.float32)
+    parts = np.array_split(matrix != 0, [terms * part // FEW for part in range(1, FEW)])
+    assert [part.sum(axis=0).tolist() for part in parts] == [[min(len(part), 1)] * columns for part in parts]
 
 
 def test_positions_are_indices() -> None:

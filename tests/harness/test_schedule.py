@@ -40,8 +40,10 @@ def varied(found: tuple[Scheduled, ...]) -> list[str]:
 
 
 def test_full_adds_hidden_scalars_on_uniform_inputs_of_public_sizes() -> None:
-    for plan in (Plan((case(2048),)), Plan(OPERATOR.cases, trusted=True)):
+    for plan in (Plan((case(64),)), Plan(OPERATOR.cases, trusted=True)):
         assert varied(schedule(RANGED, plan, None)) == ["64 uniform", "777 uniform"]
+    others = [one for one in varied(schedule(RANGED, Plan((case(2048),)), None)) if one.startswith("2048")]
+    assert sorted(others) == sorted(f"2048 {d}" for d in OPERATOR.distributions[1:])
     assert varied(schedule(RANGED, Plan((case(64),), checks=Checks.QUICK), None)) == []
     assert varied(schedule(OPERATOR, Plan((case(64),)), None)) == []
     cases = [i.case for i in schedule(RANGED, Plan((case(64),)), None)]
@@ -73,7 +75,7 @@ def test_full_adds_hidden_sizes_and_distributions() -> None:
 def test_of_trusted_versions_the_cheapest_cases_alone_are_tried_for_cheating() -> None:
     every = by_id(schedule(OPERATOR, Plan(OPERATOR.cases), None))
     trusted = by_id(schedule(OPERATOR, Plan(OPERATOR.cases, trusted=True), None))
-    assert every.keys() == trusted.keys()
+    assert every.keys() - trusted.keys() == {f"N=2048,{d}" for d in OPERATOR.distributions[1:]}
     assert [i for i in trusted if trusted[i] == VARIANTS] == ["N=64", "N=777"]
     assert (every["N=2048"], trusted["N=2048"]) == (VARIANTS, ("aligned",))
 
@@ -124,6 +126,15 @@ def test_large_sizes_and_other_inputs_of_them_are_no_safe_place() -> None:
     assert {i.variants for i in found if i.case.split is Split.HELDOUT and i.case in large} == {("aligned",)}
     trusted = schedule(op, replace(plan, trusted=True), None)
     assert [i.case.id for i in trusted if i.case.dims[0][1] > HELDOUT_ELEMENTS] == [case(2**22).id, LARGE.id]
+
+
+def test_other_inputs_of_sizes_between_the_cheapest_and_the_large_ones_are_no_safe_place() -> None:
+    plan = Plan((case(64), case(2048), case(4096), case(2**22)))
+    for some, inputs in ((plan, set(OPERATOR.distributions)), (replace(plan, trusted=True), {"uniform"})):
+        between = [i.case for i in schedule(WIDE, some, None) if i.case.dims[0][1] in (2048, 4096)]
+        assert {one.distribution for one in between} == inputs
+        assert len({one.dims for one in between}) == 2
+        assert len({one.id for one in between}) == len(inputs) + 1  # which is uniform on both
 
 
 def test_which_large_size_has_which_inputs_is_the_seeds_secret() -> None:
