@@ -29,6 +29,11 @@ def without_budget(command: str) -> str:
     return _shortened("--budget", command)
 
 
+def without_executor(command: str) -> str:
+    """A recorded command without the name of its executor: the same where there is one that ``auto`` would pick."""
+    return _shortened("--executor", command)
+
+
 def _shortened(option: str, command: str) -> str:
     try:
         return shlex.join(_without(option, shlex.split(command)))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from msbench.commands import without_seed
+from msbench.commands import without_executor, without_seed
 from msbench.model import Fault, Trial
 from msbench.store.proofs import Proof
 
@@ -323,9 +323,9 @@ class Pace:
 
 
 def paces(trials: Iterable[Trial]) -> list[Pace]:
-    """What trials of whole streams say, in which compilations overlap: the newest of each command, the newest first.
+    """What trials of whole streams on GPUs say, in which compilations overlap: the newest of each command, the newest first.
 
-    Commands that differ in their seed are one.
+    Commands that differ in their seed are one, and so are those that name the executor and those that need not.
     """
     found: dict[str, Pace] = {}
     for trial in sorted(trials, key=lambda one: one.created_at, reverse=True):
@@ -335,6 +335,7 @@ def paces(trials: Iterable[Trial]) -> list[Pace]:
             continue
         count, command, at = round(candidates), trial.command, trial.created_at
         found.setdefault(
-            without_seed(command), Pace(command, at, median_s, p90_s, per_hour, count, trial.expected, trial.held)
+            without_executor(without_seed(command)),
+            Pace(command, at, median_s, p90_s, per_hour, count, trial.expected, trial.held),
         )
     return list(found.values())

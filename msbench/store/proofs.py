@@ -20,7 +20,8 @@ LONG_NS = 20_000.0
 class Proof:
     """The newest recording of a study on a device: at least one trial, in the order of their subjects.
 
-    A recording may be in parts, made by several commands on one version of the harness.
+    A recording may be in parts, made by several commands on one version of the harness. Of kills it is the newest of each
+    command that was killed: those that were recorded on another version of the harness are a proof of their own.
     """
 
     study: Study
@@ -56,18 +57,27 @@ class Proof:
 
 def proofs(store: Store, study: Study) -> list[Proof]:
     """The newest recording of a study on each device that has one: GPUs first, then the newest first."""
-    by_device: dict[str, list[Trial]] = {}
+    alike: dict[tuple[str, str], list[Trial]] = {}
     for trial in store.trials(study):
-        by_device.setdefault(trial.device_id, []).append(trial)
+        command = str(trial.details.get("command", "")) if study is Study.FAULTS else ""
+        alike.setdefault((trial.device_id, command), []).append(trial)
+    recorded: dict[tuple[str, str], list[Trial]] = {}
+    for (device_id, _), trials in alike.items():
+        newest = _newest(trials)
+        recorded.setdefault((device_id, newest[0].harness), []).extend(newest)
     with store.session() as session:
         query = select(DeviceRow).where(col(DeviceRow.id).in_(select(TrialRow.device_id)))
         devices = {row.id: convert.to_device(row) for row in session.exec(query)}
-    found = [Proof(study, devices[device_id], _newest(trials)) for device_id, trials in by_device.items()]
+    found = [Proof(study, devices[id], tuple(sorted(trials, key=_by_subject))) for (id, _), trials in recorded.items()]
     found.sort(key=lambda proof: proof.created_at, reverse=True)
     return sorted(found, key=lambda proof: proof.device.kind != "cuda")
 
 
-def _newest(trials: Iterable[Trial]) -> tuple[Trial, ...]:
+def _by_subject(trial: Trial) -> str:
+    return trial.subject
+
+
+def _newest(trials: Iterable[Trial]) -> list[Trial]:
     """The newest recording, and those before it on the same harness as long as they are about other subjects.
 
     So a study can be recorded in parts; but whoever repeats one trial until it holds is left with that one alone.
@@ -82,4 +92,4 @@ def _newest(trials: Iterable[Trial]) -> tuple[Trial, ...]:
         if part[0].harness != newest_first[0][0].harness or any(trial.subject in known for trial in part):
             break
         taken += part
-    return tuple(sorted(taken, key=lambda trial: trial.subject))
+    return taken

@@ -184,6 +184,27 @@ def test_kills_that_failed_for_one_reason_have_one_line(empty: Store) -> None:
     assert optimize.afterwards == "temporary files left behind (9); a row was lost (1)"
 
 
+def test_kills_by_another_harness_are_shown_with_its_name_as_long_as_none_are_newer(
+    empty: Store, tmp_path: Path
+) -> None:
+    def kills(command: str, at: float, harness: str, number: int) -> list[Trial]:
+        return [
+            trial(f"{command}, kill {i}", at, study=Study.FAULTS, harness=harness, details={"command": command})
+            for i in range(number)
+        ]
+
+    recorded = [*kills("merge", 0, "aaa", 3), *kills("optimize", 0, "aaa", 4), *kills("merge", 1, "bbb", 5)]
+    text = page(empty, tmp_path, recorded)
+    section = text[text.index("Killed, starved") : text.index("How long a verdict")]
+    assert re.findall(r"\d of \d|harness \w+", section) == [
+        "5 of 5",
+        "harness bbb",
+        "4 of 4",
+        "harness aaa",
+    ]
+    assert "kills that left no trace1 November 20269 of 9" in text
+
+
 def test_the_figures_at_the_top_have_their_days(store: Store) -> None:
     site = Site(store)
     found = {study: how.recordings(site, study) for study in Study}
@@ -221,6 +242,7 @@ def test_of_each_command_the_newest_pace_is_shown(empty: Store, tmp_path: Path) 
         )  # fmt: skip
 
     streams = [stream("bench", 1, 500.0), stream("bench", 3, 1700.0), stream("bench --batch 1", 2, 900.0)]
+    streams.append(stream("bench --executor cuda --batch 1 --seed 7", 1, 800.0))
     assert [(one.command, one.per_hour) for one in trials.paces(streams)] == [
         ("bench", 1700.0),
         ("bench --batch 1", 900.0),

@@ -76,6 +76,23 @@ def test_a_recording_may_be_in_parts_made_by_several_commands(store: Store) -> N
     assert (subjects(proof), proof.harness) == (["c"], "h2")
 
 
+def test_of_kills_the_newest_of_each_command_counts(store: Store) -> None:
+    """A kill of one command says nothing of another, and a GPU is not always there for all of them."""
+
+    def kills(command: str, at: float, harness: str, number: int = 0, held: bool = True) -> list[Trial]:
+        name = f"{command}, kill {number}"
+        return [trial(name, at, study=Study.FAULTS, harness=harness, held=held, details={"command": command})]
+
+    store.add_trials([*kills("bench", 0, "h1", held=False), *kills("merge", 0, "h1", held=False)])
+    store.add_trials([*kills("bench", 1, "h2"), *kills("optimize", 1, "h2")])
+    store.add_trials(kills("merge", 2, "h3"))
+    store.add_trials(kills("merge", 3, "h3", 1))
+    newest, older = proofs(store, Study.FAULTS)
+    assert (newest.harness, subjects(newest)) == ("h3", ["merge, kill 0", "merge, kill 1"])
+    assert (older.harness, subjects(older)) == ("h2", ["bench, kill 0", "optimize, kill 0"])
+    assert newest.held == older.held == 2
+
+
 def test_repeating_what_did_not_hold_does_not_mend_the_recording(store: Store) -> None:
     store.add_trials([trial("a"), trial("b", held=False), trial("c")])
     store.add_trials([trial("b", at=1)])

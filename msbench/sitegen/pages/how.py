@@ -96,13 +96,16 @@ def pages(site: Site) -> Iterator[Page]:
 
 
 def recordings(site: Site, study: Study) -> list[Recording]:
-    """The newest recording on a GPU and the newest on a processor."""
-    found: dict[str, Recording] = {}
+    """The newest recording on a GPU and the newest on a processor; of kills all on that GPU and on that processor."""
+    chosen: dict[str, str] = {}
+    found = []
     for proof in proofs(site.store, study):
-        kind = proof.device.kind
-        if kind == "cuda" or study not in TIMED:
-            found.setdefault(kind, Recording(proof, label(site, proof)))
-    return list(found.values())
+        device = proof.device
+        if device.kind != "cuda" and study in TIMED:
+            continue
+        if chosen.setdefault(device.kind, device.id) == device.id:
+            found.append(Recording(proof, label(site, proof)))
+    return found
 
 
 def label(site: Site, proof: Proof) -> str:
