@@ -54,8 +54,8 @@ _ROUNDS_A_READING = 8  # of the GPU's clocks, which takes some milliseconds
 class Verify(Protocol):
     """Runs each of some versions again and looks at what it wrote: what is wrong with it, or None."""
 
-    def while_timed(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
-        """Between two rounds, on inputs like those that are timed."""
+    def while_timed(self, versions: Sequence[Again], turn: int) -> Sequence[Failure | None]:
+        """Between two rounds, on inputs like those that are timed: with each ``turn`` on the next set of them."""
 
     def at_the_end(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
         """On inputs some of which are of another kind."""
@@ -100,7 +100,7 @@ def measure_group(
 ) -> list[Measurement]:
     """Measure versions on one case; one measurement each, in their order.
 
-    Between two rounds, nobody knows which, and at the end what they write is looked at.
+    Between rounds, nobody knows which, and at the end what they write is looked at.
 
     Stops when the ratio of each to the fastest is known well enough (see ``Enough``), or after ``budget_s`` seconds of
     rounds, which then are labelled noisy; a case that is measured in several ``sittings`` has its part of that in each.
@@ -116,13 +116,16 @@ def measure_group(
     rng = random.Random(
         f"{seed} {group}"
     )  # other turns in each sitting: what goes with a turn is not to go with a version
-    look = _Look(verify, secrets.randbelow(_least_rounds(tracks, enough))) if suspicious else None
-    _interleave(tracks, rng, enough, telemetry, clock, look)
+
+    def looks() -> _Looks | None:
+        return _Looks(verify, _least_rounds(tracks, enough)) if suspicious else None
+
+    _interleave(tracks, rng, enough, telemetry, clock, looks())
     if telemetry.conditions().unsteady:
         telemetry.forget()
         for track in tracks:
             track.start_over()
-        _interleave(tracks, rng, enough, telemetry, clock)
+        _interleave(tracks, rng, enough, telemetry, clock, looks())
     for track in tracks if suspicious else ():
         _guarded(track, partial(compare_clocks, clock=clock))
     for track in tracks:
@@ -206,20 +209,39 @@ def _capture(track: Track) -> str:
     return ""
 
 
-@dataclass
-class _Look:
-    """A look at what versions write, after so many rounds; taken once."""
+class _Looks:
+    """Looks at what versions write, one in each part of the rounds, after a round of it that is drawn.
 
-    verify: Verify
-    after: int
-    taken: bool = False
+    The first two parts are the halves of the fewest rounds that there can be; each later one is as long as all before it. So
+    whoever leaves out work in a share of a part's calls is found with about that probability.
+    """
 
-    def take(self, tracks: Sequence[Track]) -> None:
-        """Unless it has been taken."""
-        if self.taken:
-            return
-        self.taken = True
-        _verify(tracks, self.verify.while_timed)
+    def __init__(self, verify: Verify, least: int) -> None:
+        self._verify = verify
+        self._turn = secrets.randbits(16)
+        self._begin(0, max(1, -(-least // 2)))
+
+    def _begin(self, rounds: int, length: int) -> None:
+        """A part of so many rounds, after so many."""
+        self._before, self._end = rounds, rounds + length
+        self._due: int | None = rounds + 1 + secrets.randbelow(length)
+
+    def take(self, tracks: Sequence[Track], rounds: int) -> None:
+        """After so many rounds: if it is time."""
+        if rounds == self._due:
+            self._look(tracks)
+        if rounds == self._end:
+            self._begin(rounds, rounds)
+
+    def finish(self, tracks: Sequence[Track], rounds: int) -> None:
+        """After the last round: unless the part that it belongs to has been looked at."""
+        if self._due is not None and rounds > self._before:
+            self._look(tracks)
+
+    def _look(self, tracks: Sequence[Track]) -> None:
+        self._due = None
+        self._turn += 1
+        _verify(tracks, partial(self._verify.while_timed, turn=self._turn))
         _keep_clocks_up(tracks)
 
 
@@ -235,10 +257,10 @@ def _interleave(
     enough: Enough,
     telemetry: Telemetry,
     clock: Callable[[], float],
-    look: _Look | None = None,
+    looks: _Looks | None,
 ) -> None:
     _keep_clocks_up(tracks)
-    started = clock()
+    started, rounds = clock(), 0
     spent = {id(track): 0.0 for track in tracks}
     places = [rng.getrandbits(32) for _ in range(MAX_ROUNDS)]
     for number in range(MAX_ROUNDS):
@@ -252,9 +274,10 @@ def _interleave(
             spent[id(track)] += clock() - before
         if number % _ROUNDS_A_READING == 0:
             telemetry.sample()
-        if look is not None and number == look.after:
+        rounds += 1
+        if looks is not None:
             before = clock()
-            look.take(tracks)
+            looks.take(tracks, rounds)
             started += clock() - before
         alive = [t for t in tracks if t.alive]
         over = clock() - started > enough.budget_s
@@ -265,8 +288,8 @@ def _interleave(
     else:
         _judge([t for t in tracks if t.alive], enough.half_width)
     telemetry.sample()
-    if look is not None:
-        look.take(tracks)
+    if looks is not None:
+        looks.finish(tracks, rounds)
 
 
 def _keep_clocks_up(tracks: Sequence[Track]) -> None:

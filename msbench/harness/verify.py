@@ -38,9 +38,9 @@ class Verifier:
     draw: Draw
     stirred: bool = True
 
-    def while_timed(self, versions: Sequence[Again]) -> list[Failure | None]:
+    def while_timed(self, versions: Sequence[Again], turn: int) -> list[Failure | None]:
         """See ``timing.Verify``: on inputs that are drawn like those that are timed."""
-        number = self.draw() % len(self.arenas)
+        number = turn % len(self.arenas)
         with span("inputs"):
             inputs = generate(self.op, self.precision, self.case, self.seed + number, self.xp)
         return self._verify(versions, inputs, number, last=False)

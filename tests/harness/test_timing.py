@@ -6,6 +6,7 @@ import itertools
 import random
 import secrets
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
 import pytest
@@ -113,7 +114,7 @@ class Made:
 class Nobody:
     """Looks at nothing that versions write."""
 
-    def while_timed(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
+    def while_timed(self, versions: Sequence[Again], turn: int) -> Sequence[Failure | None]:
         return [None] * len(versions)
 
     def at_the_end(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
@@ -386,7 +387,7 @@ def test_wrong_results_of_the_timed_run_fail() -> None:
     wrong = Failure(Fault.MISMATCH, "while it was timed, y[0] is 1.")
     for moment in ("while_timed", "at_the_end"):
         verify = Nobody()
-        setattr(verify, moment, lambda versions: [None, wrong])
+        setattr(verify, moment, lambda versions, turn=0: [None, wrong][: len(versions)])
         measured = measure([Made(clock, 1e4), Made(clock, 2e4)], clock, verify=verify)
         assert measured[0].failure is None
         assert measured[1].failure == Failure(Fault.MISMATCH, "Case n=1000: while it was timed, y[0] is 1.")
@@ -397,7 +398,7 @@ def test_nobody_knows_after_which_round_somebody_looks() -> None:
     moments, lengths = set(), set()
 
     class Looks(Nobody):
-        def while_timed(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
+        def while_timed(self, versions: Sequence[Again], turn: int) -> Sequence[Failure | None]:
             moments.add(sum(batch[1:] == (16, True) for batch in subject.batches))
             number = len(lengths) % 2
             first, count = versions[0].cold(number, 7, secrets.randbits(64), last=False)
@@ -405,7 +406,7 @@ def test_nobody_knows_after_which_round_somebody_looks() -> None:
             assert subject.batches[-1][0] % 2 == first
             assert (first + count - 1) % 2 == number
             lengths.add(count)
-            return super().while_timed(versions)
+            return super().while_timed(versions, turn)
 
     for _ in range(60):
         subject = Made(clock := Clock(), 10_000.0)
@@ -416,22 +417,56 @@ def test_nobody_knows_after_which_round_somebody_looks() -> None:
     assert max(lengths) > 8
 
 
+class Rounds(Nobody):
+    """Notes after how many rounds there is a look, and on which inputs."""
+
+    def __init__(self) -> None:
+        self.looks: list[tuple[int, int]] = []
+        self.subject: Made | None = None
+
+    def while_timed(self, versions: Sequence[Again], turn: int) -> Sequence[Failure | None]:
+        assert self.subject is not None
+        self.looks.append((sum(batch[1:] == (16, True) for batch in self.subject.batches), turn))
+        return super().while_timed(versions, turn)
+
+
+def test_each_part_of_the_rounds_is_looked_at_and_each_set_of_inputs() -> None:
+    """Parts of 5, 5, 10, 20, 40 … rounds: whoever is let off after one look meets the next."""
+    verify, clock = Rounds(), Clock()
+    verify.subject = Made(clock, 10_000.0, noise=2.0)
+    (found,) = measure([verify.subject], clock, verify=verify, budget_s=60.0)
+    ends = [0, 5, 10, 20, 40, 80, 160, 320]
+    parts = [(first, last) for first, last in pairwise(ends) if first < len(found.samples_ns)]
+    assert len(parts) > 4
+    assert [sum(first < rounds <= last for rounds, _ in verify.looks) for first, last in parts] == [1] * len(parts)
+    turns = [turn for _, turn in verify.looks]
+    assert turns == list(range(turns[0], turns[0] + len(parts)))
+
+
+def test_rounds_that_are_repeated_for_their_clocks_are_looked_at_too() -> None:
+    verify, clock = Rounds(), Clock()
+    verify.subject = Made(clock, 10_000.0)
+    measure([verify.subject], clock, verify=verify, telemetry=Telemetry(lambda: CAPPED))
+    assert len(verify.looks) == 4
+
+
 def test_batches_of_versions_that_are_alike_are_looked_at_at_the_same_place() -> None:
     """So that what must come out is worked out once for all of them."""
     found = []
 
     class Looks(Nobody):
-        def while_timed(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
+        def while_timed(self, versions: Sequence[Again], turn: int) -> Sequence[Failure | None]:
             length = secrets.randbits(64)
             found.append({version.cold(0, 7, length, last=False) for version in versions})
-            return super().while_timed(versions)
+            return super().while_timed(versions, turn)
 
         def at_the_end(self, versions: Sequence[Again]) -> Sequence[Failure | None]:
-            return self.while_timed(versions)
+            return self.while_timed(versions, 0)
 
     clock = Clock()
     measure([Made(clock, 10_000.0 + number) for number in range(4)], clock, verify=Looks())
-    assert [len(batches) for batches in found] == [1, 1]
+    assert len(found) >= 2
+    assert all(len(batches) == 1 for batches in found)
 
 
 def test_cold_calls_far_below_hot_ones_are_impossible() -> None:

@@ -57,6 +57,23 @@ def test_who_leaves_out_calls_that_are_timed_is_found_out(gpu: FakeGpu, name: st
     assert "while it was timed, " in measured.failure.message
 
 
+def test_work_that_goes_on_when_its_turn_is_over_is_refused(gpu: FakeGpu) -> None:
+    """It is done when the batch is, and right."""
+    with gpu.runner_of() as runner:
+        (measured,) = measured_on(gpu, scale(mode=float(MODES.index("later")), spin_us=200.0), runner, budget_s=0.2)
+    assert measured.failure is not None
+    assert measured.failure.fault is Fault.FORBIDDEN
+    assert "another stream" in measured.failure.message
+
+
+def test_who_works_on_one_set_of_inputs_only_is_found_out(gpu: FakeGpu) -> None:
+    for _ in range(3):
+        with gpu.runner_of() as runner:
+            (measured,) = measured_on(gpu, scale(mode=float(MODES.index("one_set"))), runner, budget_s=0.2)
+        assert measured.failure is not None
+        assert measured.failure.fault is Fault.UNWRITTEN
+
+
 def test_the_whole_measurement(gpu: FakeGpu) -> None:
     case = scale(spin_us=200.0)
     with gpu.runner_of(label="a") as a, gpu.runner_of(label="b") as b:

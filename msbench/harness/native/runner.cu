@@ -75,6 +75,7 @@ int runner_open(double flush_factor, double hold_seconds) {
     count_changed<<<1, 32, 0, runner.side>>>(nullptr, 0, kPoison, runner.counters);
     put_back<<<1, 32, 0, runner.stream>>>(nullptr, 0);
     count_unlike<<<1, 32, 0, runner.stream>>>(nullptr, 0, runner.counters);
+    fingerprint<<<1, 32, 0, runner.stream>>>(nullptr, 0, runner.counters);
     if (int code = clear_counters()) return code;
     stir<<<1, kMaxElementBytes, 0, runner.stream>>>(Swaps{});
     if (runner.flush) {
@@ -216,7 +217,8 @@ int runner_busy(double seconds) {
 // number of launches would see two places of the four, which ones being a matter of what ran before. Where a batch begins is
 // drawn, so that what else goes with the place (the first and the last repetitions) is not the same in all batches of a process.
 //
-// `stirs` is where the row of drawn numbers begins. What is around the workspace must be as it was once the batch is over.
+// `stirs` is where the row of drawn numbers begins. What is around the workspace must be as it was once the batch is over, and what
+// the last call has written must not change any more once its turn in the stream is over: no call knows that it is the last.
 //
 // ms[i] is the device time of repetition i and host_ns[i] what its launcher cost the host. At most kMaxRepetitions. With
 // `held`, the caller keeps repetitions x commands within what a stream queues (about a thousand), since a full queue makes
@@ -244,11 +246,15 @@ int runner_cold(const Call* call, int first_set, int repetitions, int held, uint
         if (held && timed_out()) break;
     }
     const bool blocked = held && timed_out();
+    const int last = first_set + repetitions - 1;
+    if (call->poison && !code && !blocked) code = fingerprint_outputs(call, last, kInTurn);
     for (int i = 0; held && i < kTrailing && !code && !blocked; ++i) nothing<<<1, 1, 0, runner.stream>>>();
     release();
     const int ended = synchronize(stage);
     if (code || ended) return code ? code : ended;
     if (blocked) return kBlocked;
+    if (call->poison)
+        if (int failed = fingerprint_outputs(call, last, kAfterwards)) return failed;
     if (int failed = count_overrun(call)) return failed;
     if (int failed = count_changes()) return failed;
     if (int failed = wrote_elsewhere()) return failed;

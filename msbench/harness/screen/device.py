@@ -30,6 +30,8 @@ _MARKER = re.compile(r'^# \d+ "(?P<file>[^"\n]*)"(?P<flags>[ 0-9]*)$', re.MULTIL
 _ENTERED, _SYSTEM = "1", "3"  # in a marker: its file begins; it was found where the compiler looks for <> alone
 _EMPTY_KERNEL = "cub/util_device.cuh"  # whose only kernel does nothing, and is in every program that includes CUB
 
+_LAUNCH_NUMBER = re.compile(r"%gridid(?!\w)", re.ASCII)  # what else a kernel could count its calls by
+
 _RUNTIME = (
     (re.compile(r"vprintf"), "prints from the device"),
     (re.compile(r"malloc|free"), "allocates memory from the device"),
@@ -56,6 +58,8 @@ def tricks(ptx: str, declarations: str, file_name: str) -> str | None:
 def _found(code: str, declarations: str, file_name: str) -> Iterator[str]:
     for found in _EXTERNAL.finditer(code):
         yield from _runtime_call(found["name"])
+    if _LAUNCH_NUMBER.search(code):
+        yield "asks for the number of its launch (%gridid)"
     files = dict(_kernels(declarations))
     for name in _ENTRY.findall(code):
         file = files.get(name, "")

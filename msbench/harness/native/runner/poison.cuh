@@ -71,14 +71,24 @@ int count_overrun(const Call* call) {
     return cudaGetLastError();
 }
 
+// Sums up what a call has written, as it is at this place of the stream.
+int fingerprint_outputs(const Call* call, int set, Counter sum) {
+    void* const* outputs = row_of(call, set) + (call->arrays - call->outputs);
+    for (int i = 0; i < call->outputs; ++i)
+        fingerprint<<<4 * runner.multiprocessors, 256, 0, runner.stream>>>(static_cast<const unsigned char*>(outputs[i]),
+                                                                           call->output_bytes[i], runner.counters + sum);
+    return cudaGetLastError();
+}
+
 int clear_counters() { return cudaMemsetAsync(runner.counters, 0, kCounters * sizeof(*runner.counters), runner.stream); }
 
-// Whether a call wrote where it may not, once what was counted is there.
+// Whether a call wrote where it may not, or when it may not, once what was counted is there.
 int wrote_elsewhere() {
     unsigned long long counted[kCounters];
     if (int code = cudaMemcpy(counted, runner.counters, sizeof(counted), cudaMemcpyDeviceToHost)) return code;
     if (counted[kReadOver]) return kWroteElsewhere;  // read_over reads memory that holds zeros
     if (counted[kChanged]) return kVariableChanged;
+    if (counted[kInTurn] != counted[kAfterwards]) return kEscaped;
     return counted[kOverrun] ? kWorkspaceOverrun : 0;
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr int kMaxRepetitions = 512;
 
 // What is counted on the device.
-enum Counter { kWritten, kReadOver, kOverrun, kChanged, kCounters };
+enum Counter { kWritten, kReadOver, kOverrun, kChanged, kInTurn, kAfterwards, kCounters };
 
 struct Runner {
     cudaStream_t stream = nullptr;  // a blocking stream: work on the legacy default stream stays inside the timed region
