@@ -83,12 +83,22 @@ def inline_ptx(file: SourceFile) -> Iterator[Edit]:
 def _translate(file: SourceFile, opening: int, closing: int, line: int) -> str:
     template, operands = _parts(file, opening, closing)
     statements = []
-    for instruction in _instructions(template):
+    instructions = list(_instructions(template))
+    for number, instruction in enumerate(instructions):
         statement = _statement(instruction, operands)
         if statement is None:
-            return _refusal(instruction.split()[0], file.name, line)
+            return _refusal(_opcode(instructions[number:]), file.name, line)
         statements.append(statement)
     return f"({{ {' '.join(statements)} }})"
+
+
+def _opcode(instructions: list[str]) -> str:
+    """The first one, past the brace, the registers and the label that a block begins with."""
+    for instruction in instructions:
+        words = [word for word in re.sub(r"[{}]", " ", instruction).split() if word[0] != "@" and word[-1] != ":"]
+        if words and not words[0].startswith("."):
+            return words[0]
+    return instructions[0].split()[0]
 
 
 def _refusal(opcode: str, name: str, line: int) -> str:

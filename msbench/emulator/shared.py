@@ -54,18 +54,23 @@ def _captures(file: SourceFile, after: int, names: list[str]) -> Iterator[Edit]:
     """A lambda uses a shared variable without capturing it; a reference has to be captured, by reference."""
     scope = file.scope(after)
     for k in range(after, file.partner(scope) if scope is not None else len(file.tokens)):
-        copies = file.is_(k, "[") and file.is_(k + 1, "=") and file.is_(k + 2, "]", ",")
-        nothing = (
-            file.is_(k, "[") and file.is_(k + 1, "]") and file.is_(k + 2, "(", "{") and not _is_operand(file, k - 1)
-        )
-        if not (copies or nothing):
+        if not file.is_(k, "[") or file.is_(k + 1, "[") or file.is_(k - 1, "[") or _is_operand(file, k - 1):
             continue
-        body = next((b for b in range(k, len(file.tokens)) if file.is_(b, "{", ";")), k)
+        closing = file.partner(k)
+        everything = file.is_(k + 1, "&") and file.is_(k + 2, "]", ",")
+        if everything or not file.is_(closing + 1, "(", "{"):
+            continue
+        body = next((b for b in range(closing, len(file.tokens)) if file.is_(b, "{", ";")), k)
         inside = range(body, file.partner(body)) if file.is_(body, "{") else range(0)
-        used = [f"&{name}" for name in names if any(file.is_(b, name) for b in inside)]
-        at = file.tokens[k + 1].end if copies else file.tokens[k].end
+        captured = range(k, closing)
+        used = [
+            f"&{name}"
+            for name in names
+            if any(file.is_(b, name) for b in inside) and not any(file.is_(c, name) for c in captured)
+        ]
+        at = file.tokens[closing].start
         if used:
-            yield Edit(at, at, (", " if copies else "") + ", ".join(used))
+            yield Edit(at, at, (", " if closing > k + 1 else "") + ", ".join(used))
 
 
 def _is_operand(file: SourceFile, index: int) -> bool:
@@ -96,10 +101,24 @@ def _dynamic(file: SourceFile, start: int, end: int) -> Iterator[Edit]:
         raise NotUnderstood("outside of a function it has to have one dimension")
     else:
         text = f"[[maybe_unused]] static const ::msbench_cpu::DynamicShared<{type_}> {name};"
+        yield from (Edit(at, at, "+") for at in _casts(file, end, name))
     # Word by word, so that line breaks and comments in between stay where they are.
     for index in range(start, end):
         yield Edit(file.tokens[index].start, file.tokens[index].end, "")
     yield Edit(file.tokens[end].start, file.tokens[end].end, text)
+
+
+def _casts(file: SourceFile, after: int, name: str) -> Iterator[int]:
+    """Where ``name`` is cast to a pointer, which the language does with pointers alone: ``(float4*)s``, ``reinterpret_cast<…>(s``."""
+    for k in range(after, len(file.tokens)):
+        if file.tokens[k].kind != Kind.WORD or not file.is_(k, name):
+            continue
+        old = file.is_(k - 1, ")") and file.is_(k - 2, "*")
+        opening = next(
+            (b for b in range(k - 2, max(after, k - 24), -1) if file.is_(b, "reinterpret_cast", ";", "(")), k
+        )
+        if old or (file.is_(k - 1, "(") and file.is_(k - 2, ">") and file.is_(opening, "reinterpret_cast")):
+            yield file.tokens[k].start
 
 
 def _declared_names(file: SourceFile, start: int, end: int) -> list[str]:

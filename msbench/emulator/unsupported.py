@@ -16,12 +16,10 @@ _LIBRARIES = {
     r"thrust/.*": "Thrust",
     r"cub/device/.*": "device-level CUB",
     r"cub/.*": "a part of CUB that it lacks",
-    r"mma\.h": "nvcuda::wmma (tensor cores)",
-    r"cuda_fp16\.h(pp)?": "__half (cuda_fp16.h)",
     r"cuda_fp[468]\.h(pp)?": "8-bit and narrower floats",
     r"cuda_awbarrier.*|cuda/barrier": "cuda::barrier (mbarrier)",
     r"cuda_pipeline\.h|cuda/pipeline": "cuda::pipeline",
-    r"cuda(Typedefs)?\.h": "the driver API (cuda.h)",
+    r"cudaTypedefs\.h": "the driver API (cudaTypedefs.h)",
     r"(cuda|nv)/.*": "libcu++",
     r"cooperative_groups/memcpy_async\.h": "cooperative_groups::memcpy_async",
 }
@@ -44,6 +42,9 @@ _NAMES = {
     r"__half2?|half2?|__float2half\w*|__half2float": "__half (cuda_fp16.h)",
     r"__nv_fp8\w*": "8-bit floats ({})",
     r"cuda(?:DevAttr|FuncAttribute|LaunchAttribute|Occupancy)[A-Z]\w*": "a part of the runtime API that it lacks ({})",
+    r"__\w+_r[duz]|erf(?:cinv|inv|cx)f?|normcdfinvf?|rhypotf?|cyl_bessel_\w+|__u(?:r)?hadd|__dp2a_\w+": "an intrinsic that it lacks ({})",
+    r"thread_group|multi_grid_group|this_multi_grid": "a part of cooperative_groups that it lacks ({})",
+    r"CU[a-z]\w+|cu[A-Z]\w+": "the driver API ({})",
     r"__is(?:Shared|Global|Constant|Local|GridConstant)|__v[a-z]+[24]|__vi[a-z]+_[su]\d\w*": "an intrinsic that it lacks ({})",
 }
 """Names that g++ does not know, by pattern."""
@@ -53,6 +54,9 @@ _NO_HEADER = re.compile(r"fatal error: (?P<header>\S+): No such file or director
 _NO_NAME = re.compile(
     r"error: '(?:[\w:]*::)?(?P<name>\w+)(?:<[^']*>)?' (?:has not been declared|was not declared|is not a|does not name)"
 )
+_NO_PART = re.compile(r"error: '(?P<name>(?!Device)\w+)' (?:in namespace|is not a member of) 'cub(?:::\w+)*'")
+_FOLLOWS = re.compile(r"error: variable or field '\w+' declared void")
+"""What g++ says before it names a type that it does not know."""
 _NO_MEMBER = re.compile(
     r"error: '(?:struct )?(?P<type>cuda\w+)' has no (?:non-static data )?member named '(?P<name>\w+)'"
 )
@@ -63,7 +67,7 @@ def unsupported_construct(log: str) -> str | None:
     """What the first error of a compiler's log is about, if it is about something that only a GPU has; with its place."""
     for line in log.splitlines():
         error = _ERROR.match(line)
-        if not error:
+        if not error or _FOLLOWS.search(line):
             continue
         if found := _OWN.search(line):
             return found["what"] or found["name"].replace("_", " ")  # its place is that of our macro
@@ -74,6 +78,8 @@ def unsupported_construct(log: str) -> str | None:
             )
         if found := _NO_MEMBER.search(line):
             return f"{found['type']}::{found['name']} ({error['where']})"
+        if found := _NO_PART.search(line):
+            return f"a part of CUB that it lacks (cub::{found['name']}) ({error['where']})"
         if found := _NO_NAME.search(line):
             name = found["name"]
             construct = next((what.format(name) for p, what in _NAMES.items() if re.fullmatch(p, name)), None)

@@ -156,7 +156,12 @@ def test_static_shared_variables_become_references(declaration: str, names: list
     ("code", "expected"),
     [
         ("[=](int i) { a[i] = 0; }", "[=, &a](int i)"),
-        ("[=, &x] { b = a[x]; }", "[=, &a, &b, &x]"),
+        ("[=, &x] { b = a[x]; }", "[=, &x, &a, &b]"),
+        ("[x](int i) { return a[x + i]; }", "[x, &a](int i)"),
+        ("[&x, y] { return a[x] + y; }", "[&x, y, &a]"),
+        ("[&b, x] { return b + x; }", "[&b, x]"),
+        ("n[x](b)", "n[x](b)"),
+        ("if (x) [[likely]] { b = 1; }", "[[likely]]"),
         ("f([] { return b; })", "[&b]"),
         ("[=] { return c; }", "[=]"),
         ("[&] { return b; }", "[&]"),
@@ -165,6 +170,17 @@ def test_static_shared_variables_become_references(declaration: str, names: list
 )
 def test_lambdas_refer_to_shared_variables(code: str, expected: str) -> None:
     assert expected in body(in_kernel(f"__shared__ int a[3], b; {code};"))
+
+
+def test_dynamic_shared_variables_of_the_file_are_pointers_where_they_are_cast() -> None:
+    text = "extern __shared__ float s[];\n__global__ void k() {{ {} }}"
+    for code, expected in (
+        ("float4* v = reinterpret_cast<float4*>(s);", "reinterpret_cast<float4*>(+s)"),
+        ("auto v = reinterpret_cast<const int *>(s + 4);", "reinterpret_cast<const int *>(+s + 4)"),
+        ("auto v = (float4 *)s;", "(float4 *)+s"),
+        ("f(s); s[0] = x.s;", "f(s); s[0] = x.s;"),
+    ):
+        assert expected in rewrite(text.format(code), "k.cu", ()).source
 
 
 def test_dynamic_shared_variables_become_pointers() -> None:

@@ -206,6 +206,7 @@ def test_missing_and_wrong_launcher(plain: CpuExecutor) -> None:
         ('asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0}, %1, %2, 1, 1;" : "+f"(C[0]) : "l"(N), "l"(N));',
          "inline PTX 'wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16' (vector_add.cu:3)"),
         ('asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0};" : "+f"(C[0]));', "mma.sync.aligned"),
+        ('asm("{ .reg .pred p; setp.ne.b32 p, %0, 0; }" :: "r"(1));', "inline PTX 'setp.ne.b32'"),
         ('asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(0), "r"(1));', "inline PTX 'mbarrier.init.shared.b64'"),
     ],
 )  # fmt: skip
@@ -218,7 +219,19 @@ def test_ptx_that_only_a_gpu_has_is_named(plain: CpuExecutor, code: str, constru
 @pytest.mark.parametrize(
     ("before", "construct"),
     [
-        ("#include <mma.h>\n", "nvcuda::wmma (tensor cores) (vector_add.cu:2)"),
+        ("#include <mma.h>\nusing namespace nvcuda;\n", "nvcuda::wmma (tensor cores) (vector_add.cu:3)"),
+        ("#include <cuda_fp16.h>\n__device__ __half h;\n", "__half (cuda_fp16.h) (vector_add.cu:3)"),
+        ("#include <cuda.h>\nvoid f(CUtensorMap m) {}\n", "TMA (CUtensorMap) (vector_add.cu:3)"),
+        ("#include <cuda.h>\nCUdevice d;\n", "the driver API (CUdevice) (vector_add.cu:3)"),
+        (
+            "#include <cub/cub.cuh>\nusing Sort = cub::BlockMergeSort<float, 256, 1>;\n",
+            "CUB that it lacks (cub::BlockMergeSort)",
+        ),
+        (
+            "#include <cooperative_groups.h>\n__device__ void f(cooperative_groups::thread_group g);\n",
+            "cooperative_groups that it lacks (thread_group) (vector_add.cu:3)",
+        ),
+        ("__device__ float f(float x) { return __fadd_rd(x, x); }\n", "an intrinsic that it lacks (__fadd_rd)"),
         ("#include <cuda/barrier>\n", "cuda::barrier (mbarrier)"),
         ("#include <thrust/sort.h>\n", "Thrust"),
         ("#include <cub/device/device_reduce.cuh>\n", "device-level CUB"),

@@ -241,6 +241,9 @@ def test_the_host_code_of_the_file_itself_is_told_from_the_rest() -> None:
     assert device.host_trick(code, "k.cu") is None
     assert device.host_trick(code + "# 9\n(__cudaPushCallConfiguration(1, 2)) ? (void)0 : k(x);\n", "k.cu") is None
     assert device.host_trick(code + '# 9\nasm("nop");\n', "k.cu") == "holds assembly for the host"
+    lambda_before = '# 5 "k.cu"\n{\n#if 0\n{\n#if 0\n{ return 1; }\n#endif\nasm("membar.gl;");\n}\n#endif\n}\n'
+    assert device.host_trick(lambda_before, "k.cu") is None
+    assert device.host_trick(lambda_before + '# 9\nasm("nop");\n', "k.cu") == "holds assembly for the host"
     registers = device.host_trick(code + "# 9\n__cudaRegisterFatBinary(&x);\n", "k.cu")
     assert registers == "reaches into what the compilers add to it (__cudaRegisterFatBinary)"
 

@@ -123,7 +123,9 @@ def test_streams_excuse_no_other_constructor(tmp_path: Path) -> None:
 
 def test_a_static_variable_that_is_set_in_the_first_call_is_named(tmp_path: Path) -> None:
     text = '#include <cstdlib>\nextern "C" int launcher(void* p) {{ {} return n; }}'.format
-    named = "keeps state between calls (launcher::n, a static variable that is set in the first call)"
+    named = (
+        "keeps state between calls (launcher::n, a static variable that is set in the first call: find it out in each)"
+    )
     for variable in (
         "static const int n = [] { return std::malloc(1) != 0; }();",
         "static bool n = (std::free(p), true);",

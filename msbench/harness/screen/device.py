@@ -195,10 +195,12 @@ def host_trick(host_code: str, file_name: str) -> str | None:
 
 
 def _own_lines(host_code: str, file_name: str) -> Iterator[str]:
-    text = re.sub(r"^#if 0\n.*?^#endif$", "", host_code, flags=re.DOTALL | re.MULTILINE)
-    inside = False
-    for line in text.split("\n"):
-        if line.startswith("#"):
+    """Without the bodies of kernels, which nvcc puts between ``#if 0`` and ``#endif``, and those of lambdas in them once more."""
+    inside, depth = False, 0
+    for line in host_code.split("\n"):
+        if depth or line == "#if 0":
+            depth += line.startswith("#if") - (line == "#endif")
+        elif line.startswith("#"):
             if found := _MARKER.fullmatch(line):
                 inside = found["file"].rpartition("/")[2] == file_name
         elif inside:

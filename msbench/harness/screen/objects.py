@@ -157,7 +157,7 @@ def _in_words(obj: ElfObject, symbol: Symbol) -> str:
     """A variable by its name, or the one that a guard is for: the guard stands in no file."""
     name = symbol.name.removeprefix("_ZGV").removeprefix("_Z")
     if any(s.name == f"_ZGV{name}" for s in obj.symbols):
-        return f"{_readable(f'_Z{name}')}, a static variable that is set in the first call"
+        return f"{_readable(f'_Z{name}')}, a static variable that is set in the first call: find it out in each"
     return f"the variable {_readable(symbol.name)}"
 
 

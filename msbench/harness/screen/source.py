@@ -72,7 +72,10 @@ def tricks(source: str, library: bool) -> str | None:
     if "%:" in code or "??=" in code:
         return "spells # as a digraph or trigraph"
     if _unclear(spliced, joined=spliced != source):
-        return "hides its text from a reader (a raw string, with joined lines or right behind another literal)"
+        return (
+            "hides its text from a reader (a raw string, with joined lines or right behind another literal): "
+            "write it as an ordinary string, or join no lines"
+        )
     for directive in _DIRECTIVE.finditer(_without_comments(spliced)):
         if trick := _directive(directive["name"], directive["rest"]):
             return trick
@@ -101,8 +104,17 @@ def _names(code: str, library: bool) -> str | None:
         if name.endswith("_t") or not _TELLING.fullmatch(name) or word["scope"].rstrip(":") not in ("", "std"):
             continue
         if rule := broken(name, library and name.startswith("cu")):
-            return f"{rule.trick} ({name})"
+            return f"{rule.trick} ({name}){_unless_left_out(code, word.start())}"
     return None
+
+
+def _unless_left_out(code: str, place: int) -> str:
+    """What to do about a name that may never reach the compiler."""
+    before = code[:place].split("\n")
+    opened = sum(line.lstrip().startswith("#if") - line.lstrip().startswith("#endif") for line in before)
+    if opened or before[-1].lstrip().startswith("#define"):
+        return ", also where the preprocessor leaves it out: delete it"
+    return ""
 
 
 def preprocessed_tricks(text: str, headers: str, file_name: str, runtime_name: str, library: bool) -> str | None:

@@ -105,6 +105,8 @@ class thread_block_tile : public lanes {
 public:
     thread_block_tile()
         : lanes((tile_size == 32 ? ~0u : (1u << tile_size) - 1u) << (msbench_cpu::lane() & ~(tile_size - 1u))) {}
+    template <class Other>
+    thread_block_tile(const thread_block_tile<tile_size, Other>&) : thread_block_tile() {}
     static constexpr unsigned num_threads() { return tile_size; }
     static constexpr unsigned size() { return tile_size; }
     static unsigned thread_rank() { return msbench_cpu::lane() & (tile_size - 1u); }

@@ -5,6 +5,7 @@
 
 #include <cfloat>
 #include <climits>
+#define lerp msbench_std_lerp  // C++20's, which the kernels' C++17 does not have: many have one of their own
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <math.h>
+#undef lerp
 #include <memory>  // the C++ library's own word __noinline__ must not meet the macro below
 #include <source_location>
 #include <tuple>

@@ -99,6 +99,7 @@ inline S& shared(const char* name) {
 template <class T>
 struct DynamicShared {
     operator T*() const { return static_cast<T*>(dynamic_shared()); }
+    T* operator+() const { return *this; }  // the rewriter's, where a cast asks for a pointer and takes no class
 };
 
 // ------------------------------------------------------------------ launches
