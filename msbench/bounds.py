@@ -108,16 +108,16 @@ def product(xp: Any, left: Any, right: Any) -> Any:
     del partial  # of 16384 rows and columns it is 2 GiB
     largest += xp.sqrt((left * left) @ (right * right))
     rows, columns = alike(xp, left, -1), alike(xp, right, depth)
-    filled = xp.count_nonzero(left, axis=-1), xp.count_nonzero(right, axis=depth)
+    nonzeros = xp.count_nonzero(left, axis=-1), xp.count_nonzero(right, axis=depth)
     if right.ndim > 1:
         rows, columns = rows[..., None], columns[..., None, :]
-        filled = filled[0][..., None], filled[1][..., None, :]
-    count = xp.minimum(*filled).astype("float64")
+        nonzeros = nonzeros[0][..., None], nonzeros[1][..., None, :]
+    count = xp.minimum(*nonzeros).astype("float64")
     factor = rows * columns
     factor *= count
-    xp.sqrt(count, out=count)
-    count *= CONFIDENCE
-    largest *= xp.maximum(factor, count, out=factor)
+    random = xp.sqrt(count, out=count)
+    random *= CONFIDENCE
+    largest *= xp.maximum(factor, random, out=factor)
     largest *= FP32_ROUNDOFF
     return largest
 
@@ -162,12 +162,12 @@ def normalised(xp: Any, u: float, y: Any, x: Any, weight: Any, bias: Any, epsilo
     return rounded(xp, u, y, error)
 
 
-def sum_of_arrays(xp: Any, terms: Iterable[Any], count: int, filled: int | None = None) -> Any:
+def sum_of_arrays(xp: Any, terms: Iterable[Any], count: int, nonzeros: int | None = None) -> Any:
     """The error of adding up ``count`` arrays of products, element by element, in any order.
 
     λ·v·√n times each element's largest partial sum (Higham and Mary 2019, theorem 3.1), taken as the largest of eight
     partial sums plus √Σt². ``terms`` yields the arrays, which are not kept; all have the result's shape. n is ``count``, or
-    ``filled`` if only so many of the arrays are not zero.
+    ``nonzeros`` if only so many of the arrays are not zero.
     """
     every = -(-count // 8)
     total: Any = 0.0
@@ -178,7 +178,7 @@ def sum_of_arrays(xp: Any, terms: Iterable[Any], count: int, filled: int | None 
         squares = squares + term * term
         if number % every == 0 or number == count:
             largest = xp.maximum(largest, xp.abs(total))
-    return probabilistic(count if filled is None else filled) * (largest + xp.sqrt(squares))
+    return probabilistic(count if nonzeros is None else nonzeros) * (largest + xp.sqrt(squares))
 
 
 def exponential(xp: Any, argument: Any, roundings: int = 0) -> Any:

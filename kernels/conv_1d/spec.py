@@ -17,7 +17,7 @@ def reference(xp, x, w, N, K):
 
 
 def bound(xp, u, out, x, w, N, K):
-    error = bounds.sum_of_arrays(xp, taps(x, w, N, K), K, filled=int(xp.count_nonzero(w)))
+    error = bounds.sum_of_arrays(xp, taps(x, w, N, K), K, nonzeros=int(xp.count_nonzero(w)))
     return bounds.rounded(xp, u, out["y"], error)
 
 

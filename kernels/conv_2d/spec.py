@@ -20,7 +20,7 @@ def reference(xp, x, w, H, W, KH, KW):
 
 
 def bound(xp, u, out, x, w, H, W, KH, KW):
-    error = bounds.sum_of_arrays(xp, taps(x, w, H, W, KH, KW), KH * KW, filled=int(xp.count_nonzero(w)))
+    error = bounds.sum_of_arrays(xp, taps(x, w, H, W, KH, KW), KH * KW, nonzeros=int(xp.count_nonzero(w)))
     return bounds.rounded(xp, u, out["y"], error)
 
 

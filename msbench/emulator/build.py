@@ -72,9 +72,7 @@ def build(
     """
     compiler = compiler or host_compiler.find()
     flags = (*compiler.flags(sanitize), "-fvisibility=hidden")
-    source = source.removeprefix(
-        "\ufeff"
-    )  # a byte order mark, which nvcc skips and the rewriter would not leave in front
+    source = source.removeprefix("\ufeff")  # nvcc skips a byte order mark; g++ does only in front, where ours comes
     rewritten = rewrite(source, name, include_dirs)
     prepared = compiler.prepared(sanitize)
     header_parts = [part for item in sorted(rewritten.headers.items()) for part in item]

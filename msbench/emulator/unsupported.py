@@ -42,7 +42,7 @@ _NAMES = {
     r"__half2?|half2?|__float2half\w*|__half2float": "__half (cuda_fp16.h)",
     r"__nv_fp8\w*": "8-bit floats ({})",
     r"cuda(?:DevAttr|FuncAttribute|LaunchAttribute|Occupancy)[A-Z]\w*": "a part of the runtime API that it lacks ({})",
-    r"__\w+_r[duz]|erf(?:cinv|inv|cx)f?|normcdfinvf?|rhypotf?|cyl_bessel_\w+|__u(?:r)?hadd|__dp2a_\w+": "an intrinsic that it lacks ({})",
+    r"__\w+_r[duz]|erf(?:cinv|inv|cx)f?|normcdfinvf?|rhypotf?|cyl_bessel_\w+|__ur?hadd|__dp2a_\w+": "an intrinsic that it lacks ({})",
     r"thread_group|multi_grid_group|this_multi_grid": "a part of cooperative_groups that it lacks ({})",
     r"CU[a-z]\w+|cu[A-Z]\w+": "the driver API ({})",
     r"__is(?:Shared|Global|Constant|Local|GridConstant)|__v[a-z]+[24]|__vi[a-z]+_[su]\d\w*": "an intrinsic that it lacks ({})",

@@ -124,7 +124,7 @@ def _with_site(template: Path) -> Callable[[Path, int], None]:
 def _record(path: Path, executor: str) -> None:
     """A conversation about vector_add in which a draft does not compile and is repaired, one is wrong, and one passes.
 
-    The last is left out on a GPU, where profiling each takes a quarter of a minute.
+    The last is left out on a GPU, where profiling each takes seconds.
     """
     operator = operators.load("vector_add")
     naive = (Path(operator.folder) / "naive.cu").read_text(encoding="utf-8")

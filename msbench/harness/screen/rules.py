@@ -151,7 +151,8 @@ _C = r"""
     (__)?(a?(sin|cos|tan)h?|sincos|atan2|exp(2|10|m1)?|log(2|10|1p|b)?|l?l?(gamma|round|rint)|tgamma|pow|sqrt|cbrt|hypot|fabs|floor|ceil|trunc|
     nearbyint|fmod|remainder|remquo|fma|fmax|fmin|fdim|erfc?|ldexp|frexp|modf|scalbl?n|ilogb|copysign|nextafter|nan|j[01n]|y[01n]|
     isnan|isinf|finite|signbit|fpclassify)[fl]?(_finite)?
-    __(udivti3|divti3|umodti3|modti3|mulodi4|truncsfbf2|extendbfsf2|truncdfbf2|extendhfsf2|truncsfhf2|floatuntisf|floattisf|popcountdi2|mulsc3|muldc3|divsc3|divdc3) c(abs|arg|exp|log|pow|sqrt)f?
+    __(udivti3|divti3|umodti3|modti3|mulodi4|truncsfbf2|extendbfsf2|truncdfbf2|extendhfsf2|truncsfhf2|floatuntisf|floattisf|popcountdi2|mulsc3|muldc3|divsc3|divdc3)
+    c(abs|arg|exp|log|pow|sqrt)f?
     sched_yield _GLOBAL_OFFSET_TABLE_ __dso_handle __tls_get_addr __gxx_personality_v0 __gcc_personality_v0 _Unwind_Resume
     _Zn[aw]\w+ _Zd[la]\w+ __cxa_(guard_(acquire|release|abort)|allocate_exception|free_exception|throw|rethrow|begin_catch|end_catch|
     pure_virtual|throw_bad_array_new_length|bad_cast|get_exception_ptr|call_unexpected)
