@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from msbench.harness import screen
 from msbench.harness.screen import rules, source
-from msbench.model import Candidate, Fault, Origin
+from msbench.model import Candidate, Entry, Fault, Origin
 from msbench.spec import Precision
 
 
@@ -152,6 +154,21 @@ def test_a_library_version_may_allocate_but_start_no_threads() -> None:
     assert refused(threads, origin=Origin.LIBRARY)
     assert rules.broken("_ZNSt6chrono3_V212steady_clock3nowEv", True) is None  # for how long it looks for an algorithm
     assert rules.broken("_ZNSt6chrono3_V212steady_clock3nowEv") is not None
+
+
+def test_a_library_version_may_not_make_a_stream_and_a_function_of_another_contract_may() -> None:
+    makes, link = "cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking);", "// msbench: link cublas\n"
+    says = "the file makes another stream than the one that it is given (cudaStreamCreateWithFlags)."
+    for library in (
+        Candidate("x", Precision.FP32, link + makes),
+        Candidate("x", Precision.FP32, makes, Origin.LIBRARY),
+    ):
+        failure = screen.look_at_source(library)
+        assert failure is not None
+        assert failure.message.endswith(says)
+        assert screen.look_at_source(replace(library, source=link + f"// {makes}\ncudaEventCreate(&turn);")) is None
+    foreign = Entry(function="f", prototype="void f()", before="", after="")
+    assert screen.look_at_source(Candidate("x", Precision.FP32, makes, entry=foreign)) is None
 
 
 def test_a_refusal_is_a_failed_build() -> None:

@@ -62,6 +62,18 @@ def of_the_object(folder: Path, text: str, constants: dict[str, int | None] | No
     return objects.tricks(compiled(folder, text), (), constants or {}, library=False)
 
 
+def test_a_stream_that_a_macro_makes_shows_in_the_object(tmp_path: Path) -> None:
+    text = """
+        #define CALL(name) cuda##Stream##name
+        extern "C" int CALL(CreateWithPriority)(void**, unsigned, int); extern "C" int cublasCreate_v2(void**);
+        int f(void** p) { return cublasCreate_v2(p) + CALL(CreateWithPriority)(p, 1, 0); }
+    """
+    compiled(tmp_path, text)
+    failure = screen.look_at_object(Candidate("x", Precision.FP32, "// msbench: link cublas"), tmp_path / "x.o")
+    assert failure is not None
+    assert "makes another stream than the one that it is given (cudaStreamCreateWithPriority)" in failure.message
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msbench import resources
-from msbench.harness.screen import device, objects
+from msbench.harness.screen import device, objects, rules
 from msbench.harness.screen import source as text
 from msbench.harness.screen.elf import ElfObject
 from msbench.model import Candidate, Failure, Fault, Origin
@@ -34,7 +34,9 @@ def is_library(candidate: Candidate) -> bool:
 
 def look_at_source(candidate: Candidate) -> Failure | None:
     """Refuse a file for what its text says; None where nothing is wrong with it."""
-    return _refused(text.tricks(candidate.source, is_library(candidate)))
+    return _refused(
+        text.tricks(candidate.source, is_library(candidate)) or _made_stream(candidate, text.names(candidate.source))
+    )
 
 
 def look_at_preprocessed(
@@ -66,8 +68,17 @@ def look_at_object(
     asked_for = candidate.directives.get("link", ())
     return _refused(
         objects.uncalled(obj, asked_for)
+        or _made_stream(candidate, [symbol.name for symbol in obj.symbols if symbol.undefined])
         or objects.tricks(obj, own, constants, is_library(candidate), links, emulated=device_code is None)
     )
+
+
+def _made_stream(candidate: Candidate, names: Iterable[str]) -> str | None:
+    """That it makes a stream, which a library version may not either. Functions of another contract may: they are timed whole."""
+    if candidate.entry is not None:
+        return None
+    rule = rules.MAKES_STREAM
+    return next((f"{rule.trick} ({name})" for name in names if rule.names.fullmatch(name)), None)
 
 
 def _own_names(candidate: Candidate) -> set[str]:

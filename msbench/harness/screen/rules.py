@@ -107,6 +107,11 @@ RULES = (
     _rule("reaches into the C++ runtime", r"__cxa_\w+ _Unwind_\w+ __gxx_\w+ _ZSt17(current|rethrow)_exception\w* _ZNK?St15__exception_ptr\w*", libraries=True),
 )  # fmt: skip
 
+MAKES_STREAM = _rule(
+    "makes another stream than the one that it is given", r"cu(da)?(ExecutionCtx|GreenCtx)?StreamCreate\w*"
+)
+"""Also for who declares a library: work that is left on a stream which nothing joins may end at any time, and nobody sees when."""
+
 _INTERNAL = re.compile(
     r"\b(?:__cuda(?!PushCallConfiguration\b)[A-Z]\w*|__sti____\w+|__device_stub\w*|__fatDeviceText|__ioinit|__dso_handle|_GLOBAL_OFFSET_TABLE_|"
     r"_GLOBAL__sub_\w+|____nv_\w+|_INTERNAL_\w+|_Z[A-Z0-9]\w*)"

@@ -62,6 +62,11 @@ def constants(source: str) -> frozenset[str]:
     return frozenset(name[1] for d in declarations if (name := _NAME.search(d.rstrip())))
 
 
+def names(source: str) -> list[str]:
+    """The words of its code."""
+    return [word["name"] for word in _WORD.finditer(stripped(source))]
+
+
 def tricks(source: str, library: bool) -> str | None:
     """What the file's text shows that it may not do, as the rest of a sentence that begins with "the file".
 
