@@ -93,6 +93,17 @@ def test_refusals_count_tricks_by_the_fault_that_was_found_and_honest_kernels_ap
     assert trials.refusals(proof) == trials.Refusals(3, 4, 2, 3, (("mismatch", 2), ("input changed", 1)))
 
 
+@pytest.mark.parametrize(("harness", "said"), [("h1", False), ("h2", True)])
+def test_a_later_evaluator_may_refuse_what_got_through_before(
+    empty: Store, tmp_path: Path, harness: str, said: bool
+) -> None:
+    missed = trial("escapes", held=False, outcome="passed")
+    found = trial("escapes", 9, device_id=CPU.id, harness=harness)
+    text = page(empty, tmp_path, [missed, found])
+    assert ("What Test CPU shows is by a later version of the evaluator" in text) is said
+    assert "What Test GPU shows" not in text
+
+
 def test_mistakes_are_summed_up_and_those_that_passed_come_first(store: Store) -> None:
     [proof] = how.proofs(store, Study.MUTANTS)
     found = trials.mistakes(proof.trials)

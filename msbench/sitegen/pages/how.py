@@ -60,6 +60,7 @@ def pages(site: Site) -> Iterator[Page]:
         "headlines": headlines(found, shown_paces),
         "tricks": trials.tricks([one.proof for one in exploits]),
         "exploits": [(one, trials.refusals(one.proof)) for one in exploits],
+        "later": later(exploits),
         "mutants": [(one, trials.mistakes(one.proof.trials)) for one in found[Study.MUTANTS]],
         "shown_mistakes": MISTAKES,
         "agreement": trials.agreement(same),
@@ -116,6 +117,12 @@ def label(site: Site, proof: Proof) -> str:
     if newest and newest != proof.harness:
         said += f"; the newest evaluation here is by harness {newest[:12]}"
     return f"{said}."
+
+
+def later(found: Sequence[Recording]) -> Recording | None:
+    """The last recording, if the one before it is of another version of the evaluator: what one missed the other may find."""
+    in_turn = sorted(found, key=lambda one: one.proof.created_at)
+    return in_turn[-1] if len({one.proof.harness for one in in_turn[-2:]}) == 2 else None
 
 
 def paces(site: Site) -> list[trials.Pace]:
