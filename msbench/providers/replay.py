@@ -79,10 +79,10 @@ class ReplayProvider(Provider):
         if not self._differing:
             return f"All {self._calls} prompts were the recorded ones." if self._calls else ""
         calls = ", ".join(str(number) for number in self._differing)
+        which = f" (call {calls})" if len(self._differing) < self._calls else ""
         return (
-            f"{len(self._differing)} of {self._calls} prompts differed from the recorded ones (call {calls}). That is harmless: prompts "
-            "quote msbench's own headers and texts and what was measured, which may have changed since; the recorded answers were given "
-            "all the same, and their kernels are checked as any others."
+            f"{len(self._differing)} of {self._calls} prompts differed from the recorded ones{which}. That is harmless: they quote "
+            "msbench's own texts and what was measured, which may have changed since. The kernels are checked as any others."
         )
 
     def _next(self, agent: str, prompt_id: str) -> tuple[CallRow, str]:

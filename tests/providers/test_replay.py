@@ -70,6 +70,10 @@ def test_a_different_prompt_is_answered_and_counted(store: Store) -> None:
     provider.begin("new", TASK, [])
     assert [ask(provider, "planner", "p1"), ask(provider, "coder", "other")] == ["plan 1", "code 1"]
     assert "1 of 2 prompts differed from the recorded ones (call 2). That is harmless: " in provider.note()
+    provider = providers.pick("replay", store=store)
+    provider.begin("another", TASK, [])
+    assert [ask(provider, "planner", "other"), ask(provider, "coder", "other")] == ["plan 1", "code 1"]
+    assert "2 of 2 prompts differed from the recorded ones. That is harmless: " in provider.note()
 
 
 def test_a_resumed_run_goes_on_behind_its_stored_answers(store: Store) -> None:
