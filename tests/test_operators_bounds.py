@@ -243,8 +243,10 @@ WRONG_IN_BOTH: dict[str, tuple[Case, Callable[[Arrays], Any]]] = {
 @settings(deadline=None, max_examples=5)
 @given(seeds)
 def test_wrong_arithmetic_fails(name: str, precision: Precision, seed: int) -> None:
+    """On one of three inputs: the mean of a half can be that of the whole by chance. A check draws far more."""
     here, compute = WRONG_IN_BOTH[name]
-    assert ratio(OPERATORS[name.partition(":")[0]], precision, here, seed, compute) > 1
+    op = OPERATORS[name.partition(":")[0]]
+    assert any(ratio(op, precision, here, drawn, compute) > 1 for drawn in range(seed, seed + 3))
 
 
 def tf32(a: Arrays) -> Arrays:
