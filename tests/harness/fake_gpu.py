@@ -30,7 +30,7 @@ _NATIVE = Path(__file__).with_name("native")
 MODES = (
     "right", "returns", "unreported", "sticky", "synchronizes", "escapes", "overruns", "crashes", "hangs",
     "huge_workspace", "forks", "connects", "writes", "local", "settings", "rounding", "keeps", "early", "chained",
-    "tires", "knows", "leaves", "idle", "table", "finds", "uncaptured", "later", "one_set",
+    "tires", "knows", "leaves", "idle", "table", "finds", "uncaptured", "later", "one_set", "forks_later",
 )  # fmt: skip
 
 

@@ -66,6 +66,15 @@ def test_work_that_goes_on_when_its_turn_is_over_is_refused(gpu: FakeGpu) -> Non
     assert "another stream" in measured.failure.message
 
 
+def test_work_that_later_calls_leave_on_the_threads_own_stream_is_refused_however_short(gpu: FakeGpu) -> None:
+    """It waits for the calls' turn, and is over before anybody could sum up what it writes."""
+    with gpu.runner_of() as runner:
+        (measured,) = measured_on(gpu, scale(mode=float(MODES.index("forks_later"))), runner, budget_s=0.2)
+    assert measured.failure is not None
+    assert measured.failure.fault is Fault.FORBIDDEN
+    assert "another stream" in measured.failure.message
+
+
 def test_who_works_on_one_set_of_inputs_only_is_found_out(gpu: FakeGpu) -> None:
     for _ in range(3):
         with gpu.runner_of() as runner:

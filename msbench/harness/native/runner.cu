@@ -190,9 +190,7 @@ int runner_keeps_stream(const Call* call, double wait_seconds, int* stage) {
         if (!code) code = cudaMemcpyAsync(&written, count, sizeof(written), cudaMemcpyDeviceToHost, runner.side);
         if (!code) code = cudaStreamSynchronize(runner.side);
     }
-    // No symbol shows the thread's own default stream, whose handle is a number: a kernel may stay there from call to call.
-    const bool elsewhere = cudaStreamQuery(cudaStreamPerThread) == cudaErrorNotReady;
-    cudaGetLastError();
+    const bool elsewhere = waits_on_own_stream();
     const bool held = !timed_out();
     release();
     if (int ended = synchronize(stage)) return code ? code : ended;
@@ -245,6 +243,7 @@ int runner_cold(const Call* call, int first_set, int repetitions, int held, uint
         if (!code) code = cudaEventRecord(runner.end[i], runner.stream);
         if (held && timed_out()) break;
     }
+    const bool elsewhere = held && waits_on_own_stream();
     const bool blocked = held && timed_out();
     const int last = first_set + repetitions - 1;
     if (call->poison && !code && !blocked) code = fingerprint_outputs(call, last, kInTurn);
@@ -253,6 +252,7 @@ int runner_cold(const Call* call, int first_set, int repetitions, int held, uint
     const int ended = synchronize(stage);
     if (code || ended) return code ? code : ended;
     if (blocked) return kBlocked;
+    if (elsewhere) return kEscaped;
     if (call->poison)
         if (int failed = fingerprint_outputs(call, last, kAfterwards)) return failed;
     if (int failed = count_overrun(call)) return failed;

@@ -20,7 +20,7 @@ extern "C" void fake_next_starts_early();
 extern "C" unsigned char fake_table[16];
 extern "C" bool fake_is_capturing(cudaStream_t stream);
 
-enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal, kSettings, kRounding, kKeeps, kEarly, kChained, kTires, kKnows, kLeaves, kIdle, kTable, kFinds, kUncaptured, kLater, kOneSet };
+enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal, kSettings, kRounding, kKeeps, kEarly, kChained, kTires, kKnows, kLeaves, kIdle, kTable, kFinds, kUncaptured, kLater, kOneSet, kForksLater };
 
 struct Work {
     const float* x;
@@ -96,7 +96,17 @@ extern "C" int msbench_launch(void* const* arrays, const double* scalars, const 
         work(w);
     else if (mode == kLater)  // once its turn has come, on a stream that nothing joins
         cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), [](void* data) { cudaLaunchHostFunc(side_stream(), work, data); }, w);
-    else {
+    else if (static int calls = 0; mode == kForksLater && !fake_is_capturing(static_cast<cudaStream_t>(stream)) && ++calls > 24) {
+        static cudaEvent_t turn = [] {
+            cudaEvent_t created;
+            cudaEventCreate(&created);
+            return created;
+        }();
+        cudaEventRecord(turn, static_cast<cudaStream_t>(stream));
+        cudaStreamWaitEvent(cudaStreamPerThread, turn, 0);
+        cudaLaunchHostFunc(cudaStreamPerThread, work, w);
+        cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }, nullptr);
+    } else {
         if (mode == kChained) cudaMemsetAsync(arrays[1], 0, sizeof(float), static_cast<cudaStream_t>(stream));
         if (mode == kEarly || mode == kChained) fake_next_starts_early();
         cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), work, w);

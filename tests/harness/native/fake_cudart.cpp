@@ -69,6 +69,10 @@ struct Stream {
         changed.notify_all();
     }
     void capture(Command command);
+    bool idle() {
+        std::unique_lock lock(mutex);
+        return queue.empty() && !running;
+    }
     void drain() {
         std::unique_lock lock(mutex);
         changed.wait(lock, [this] { return queue.empty() && !running; });
@@ -90,6 +94,7 @@ void Stream::capture(Command command) {
 
 std::vector<Stream*> streams;
 std::map<void*, size_t> mapped;
+std::map<cudaEvent_t, Stream*> recorded;
 std::map<const void*, std::string> kernels;
 std::atomic<int> sticky{0};
 thread_local int last_error = 0;
@@ -104,7 +109,11 @@ Stream* default_stream() {
     for (Stream* stream : streams) stream->drain();
     return one;
 }
-Stream* of(cudaStream_t stream) { return stream ? reinterpret_cast<Stream*>(stream) : default_stream(); }
+Stream* own_stream() {
+    static Stream* const one = streams.emplace_back(new Stream);
+    return one;
+}
+Stream* of(cudaStream_t stream) { return stream == cudaStreamPerThread ? own_stream() : stream ? reinterpret_cast<Stream*>(stream) : default_stream(); }
 double now_ms() { return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count(); }
 
 cudaError_t finish() {
@@ -242,7 +251,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     of(stream)->drain();
     return static_cast<cudaError_t>(fail(sticky));
 }
-cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamQuery(cudaStream_t stream) { return of(stream)->idle() ? cudaSuccess : cudaErrorNotReady; }
 cudaError_t cudaDeviceSynchronize() { return finish(); }
 cudaError_t cudaGetLastError() {
     const int code = sticky ? sticky.load() : last_error;
@@ -259,6 +268,16 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     of(stream)->put([=] { *reinterpret_cast<double*>(event) = now_ms(); });
+    recorded[event] = of(stream);
+    return cudaSuccess;
+}
+// Waits for what was recorded last, which is what precedes the wait in the event's stream if nothing was enqueued in between.
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    auto* over = new std::atomic<bool>(false);
+    recorded.at(event)->put([=] { *over = true; });
+    of(stream)->put([=] {
+        while (!*over) std::this_thread::yield();
+    });
     return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
