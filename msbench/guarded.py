@@ -1,4 +1,4 @@
-"""Compilers and profilers that end with msbench: no kill, not even SIGKILL, leaves one of them running."""
+"""Compilers and profilers that end with msbench: no kill, not even SIGKILL, leaves one of them running, or its files for good."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from msbench.scratch import scratch
+
+_SCRATCH = "msbench-tool-"
 _NO_SPACE = os.strerror(errno.ENOSPC)
 _ROOM = 2**26  # with so many bytes free the disk is not full, whatever a kernel's #error says
 
@@ -60,6 +64,31 @@ def guarded(argv: Sequence[str], *, limits: str = "", **options: Any) -> Iterato
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+def captured(argv: Sequence[str], limit_s: float, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+    """Run a tool that leaves files in TMPDIR where it is killed; its exit code, output and errors.
+
+    Its TMPDIR is a folder that is removed when it ends. If this process is killed, the next call removes it.
+
+    Args:
+        env: its environment (None: this process's).
+
+    Raises:
+        OSError: it can't be started, or there is no place for its files.
+        subprocess.TimeoutExpired: it did not finish within ``limit_s`` seconds, and was killed.
+    """
+    with (
+        scratch(Path(tempfile.gettempdir()), _SCRATCH) as folder,
+        tempfile.TemporaryFile("w+", errors="replace") as out,
+        tempfile.TemporaryFile("w+", errors="replace") as err,
+    ):
+        environment = {**(os.environ if env is None else env), "TMPDIR": str(folder)}
+        with guarded(argv, env=environment, stdout=out, stderr=err) as process:
+            code = process.wait(limit_s)
+        out.seek(0)
+        err.seek(0)
+        return code, out.read(), err.read()
 
 
 def disk_was_full(log: str, folder: Path) -> bool:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from msbench.guarded import guarded
+from msbench.guarded import captured
 from msbench.model import digest
-from msbench.scratch import scratch
 
 METRICS: tuple[str, ...] = (
     "gpu__time_duration.sum",
@@ -262,18 +259,8 @@ def _number(cell: str) -> float | None:
 
 def _run(argv: Sequence[str], env: dict[str, str] | None, limit_s: float) -> tuple[int, str, str]:
     try:
-        # ncu leaves files in TMPDIR, killed or not. Its own lock is among them; msbench's keeps other profiles off the GPU.
-        with (
-            scratch(Path(tempfile.gettempdir()), SCRATCH) as folder,
-            tempfile.TemporaryFile("w+", errors="replace") as out,
-            tempfile.TemporaryFile("w+", errors="replace") as err,
-        ):
-            environment = {**(os.environ if env is None else env), "TMPDIR": str(folder)}
-            with guarded(argv, env=environment, stdout=out, stderr=err) as process:
-                code = process.wait(limit_s)
-            out.seek(0)
-            err.seek(0)
-            return code, out.read(), err.read()
+        # ncu leaves files, killed or not. Its own lock is among them; msbench's keeps other profiles off the GPU.
+        return captured(argv, limit_s, env)
     except subprocess.TimeoutExpired:
         raise NcuError(f"ncu did not finish within {limit_s:g} s") from None
     except OSError as error:

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from msbench.errors import ToolchainError
+from msbench.guarded import captured
 from msbench.model import digest
 
 HEADERS: Mapping[str, str] = {
@@ -32,6 +33,7 @@ HEADERS: Mapping[str, str] = {
 """The vendor libraries that a kernel may ask for with ``// msbench: link``, and the header each is known by."""
 
 _DEFAULT_HOME = Path("/usr/local/cuda")
+_ANSWER_S = 60.0  # a tool that says what it is does so at once
 _OLDEST = (12, 0)  # the first release with C++17 device code and sm_90a
 _SYSTEM_LIBRARIES = (
     "/usr/lib/x86_64-linux-gnu",
@@ -190,10 +192,12 @@ def _nvcc_candidates(wheels: tuple[Path, ...]) -> Iterator[Path]:
 
 def _behind_wrapper(nvcc: Path) -> Path:
     """The compiler that a wrapper script calls: nvcc says where it lies, as ``#$ _HERE_=/usr/local/cuda-13.0/bin``."""
-    said = subprocess.run(
-        [str(nvcc), "--dryrun", "-E", "-x", "cu", os.devnull], capture_output=True, text=True, timeout=60, check=False
-    )
-    found = re.search(r"^#\$ _HERE_=(.+)$", said.stderr, re.MULTILINE)
+    try:
+        # Captured: even for this nvcc writes files of its own, and leaves them where it or its reader is killed.
+        _, _, said = captured([str(nvcc), "--dryrun", "-E", "-x", "cu", os.devnull], _ANSWER_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ToolchainError(f"{nvcc} does not run: {error}. {_HOW}") from error
+    found = re.search(r"^#\$ _HERE_=(.+)$", said, re.MULTILINE)
     real = Path(found[1].strip()) / "nvcc" if found else nvcc
     return real if real.is_file() else nvcc
 
@@ -286,6 +290,6 @@ def _tool(name: str, folders: list[Path]) -> Path | None:
 
 def _output(argv: list[str]) -> str:
     try:
-        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run(argv, capture_output=True, text=True, timeout=_ANSWER_S, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise ToolchainError(f"{argv[0]} does not run: {error}. {_HOW}") from error

@@ -65,7 +65,9 @@ class Bench:
 
     def prepare(self, work: Work, number: int) -> None:
         """As if nothing had run here, but for what is prepared once for all kernels."""
-        shutil.rmtree(self.here, ignore_errors=True)
+        for left in (self.here, self.temporary):
+            shutil.rmtree(left, ignore_errors=True)
+        self.temporary.mkdir()
         for builds in (self.cache / "builds", self.cache / "emulator" / "builds"):
             shutil.rmtree(builds, ignore_errors=True)
         self.here.mkdir()

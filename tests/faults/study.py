@@ -80,7 +80,8 @@ def run(
     for number in range(jobs):
         places.put(Bench(folder / f"place-{number}"))
     wanted = list({work.name: work for work, _ in left}.values())
-    normal, deadline = _normal(places, wanted, jobs), time.monotonic() + budget_s
+    deadline = time.monotonic() + budget_s
+    normal = _normal(places, wanted, jobs)
 
     def one(work: Work, number: int) -> Kill | None:
         place = places.get()

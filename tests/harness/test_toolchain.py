@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import site
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,6 +85,25 @@ def test_links_and_wrappers_lead_to_the_compiler_itself(
     assert toolchain.find().nvcc == root / "bin/nvcc"
 
 
+def test_what_a_killed_wrapper_leaves_goes_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_wheels: None
+) -> None:
+    path_without_nvcc(monkeypatch, tmp_path / "bin")
+    root, temporary = toolkit(tmp_path / "cuda"), tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("CUDA_HOME", str(root))
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    compiler = (root / "bin/nvcc").read_text()
+    script(root / "bin/nvcc", 'touch "$TMPDIR/tmpxft"; kill -9 $PPID; exec sleep 60')
+    command = "from msbench.harness import toolchain; toolchain.find()"
+    killed = subprocess.run([sys.executable, "-c", command], env={**os.environ, "TMPDIR": str(temporary)}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert [p.name for p in temporary.glob("*/*")] == ["tmpxft"]
+    (root / "bin/nvcc").write_text(compiler)
+    assert toolchain.find().root == root
+    assert list(temporary.iterdir()) == []
+
+
 def test_wheels_are_found_and_their_numbered_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path_without_nvcc(monkeypatch, tmp_path / "bin")
     packages = tmp_path / "site-packages"
@@ -105,6 +127,7 @@ def test_wheels_are_found_and_their_numbered_libraries(tmp_path: Path, monkeypat
         (lambda root: (root / "bin/nvcc").unlink(), "nvcc is not in CUDA_HOME"),
         (lambda root: (root / "lib64/libcudart.so").unlink(), "libcudart.so, is not"),
         (lambda root: script(root / "bin/nvcc", "exit 1"), "does not run"),
+        (lambda root: script(root / "bin/nvcc", "exec sleep 60"), "does not run: .* timed out after 0.5 seconds"),
         (lambda root: script(root / "bin/nvcc", "echo V11.8.89"), "needs 12.0 or newer"),
         (lambda root: script(root / "bin/nvcc", "echo hello"), "nothing that looks like a version"),
         (
@@ -119,6 +142,7 @@ def test_what_is_wrong_is_said(
     path_without_nvcc(monkeypatch, tmp_path / "bin")
     root = toolkit(tmp_path / "cuda")
     break_it(root)
+    monkeypatch.setattr(toolchain, "_ANSWER_S", 0.5)
     monkeypatch.setenv("CUDA_HOME", str(root))
     with pytest.raises(ToolchainError, match=says):
         toolchain.find()
