@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from msbench import operators
 from msbench.bounds import FP32_ROUNDOFF, absorbed, alike, probabilistic, product
-from msbench.harness.compare import compare, expect, expected, outliers, prepare, touch
+from msbench.harness.check.compare import compare, expect, expected, outliers, prepare, touch
+from msbench.harness.check.schedule import work
 from msbench.harness.inputs import Draw, generate
-from msbench.harness.schedule import work
+from msbench.operators import patchwork
 from msbench.spec import Case, Operator, Precision, Split
 
 Arrays = dict[str, Any]
@@ -79,7 +80,7 @@ SUMS = [serial_sum, strided_sum, backward_sum]
 
 
 ORDINARY = ["uniform", "integers", "spiked", "constant", "zeros", "tiny", "large", "sorted"]
-distributions = st.sampled_from(ORDINARY)
+distributions = st.sampled_from([*ORDINARY, *patchwork.NAMES])
 precisions = st.sampled_from(list(Precision))
 many = settings(deadline=None, max_examples=30)
 
@@ -106,7 +107,8 @@ def online_soft(a: Arrays) -> Any:
     largest, total = np.full(x.shape[0], -np.inf, np.float32), np.zeros(x.shape[0], np.float32)
     for j in range(x.shape[1]):
         now = np.maximum(largest, x[:, j])
-        total = total * np.exp(largest - now) + np.exp(x[:, j] - now)
+        shift = np.where(now == -np.inf, np.float32(0), now)
+        total = total * np.exp(largest - shift) + np.exp(x[:, j] - shift)
         largest = now
     return np.exp(x - largest[:, None]) / total[:, None]
 
@@ -172,7 +174,8 @@ def test_fp32_arithmetic_passes_in_any_order(name: str, seed: int, distribution:
     base, ways = RIGHT[name]
     here = Case(base.dims, base.split, distribution)
     for compute in ways:
-        assert ratio(OPERATORS[name], precision, here, seed, compute) <= 1
+        with np.errstate(all="ignore"):
+            assert ratio(OPERATORS[name], precision, here, seed, compute) <= 1
 
 
 @many
@@ -181,16 +184,6 @@ def test_skewed_rows_pass_in_any_order(seed: int, precision: Precision) -> None:
     here = case("skewed", rows=30, cols=300, nnz=5000)
     for total in SUMS:
         assert ratio(OPERATORS["spmv_csr"], precision, here, seed, lambda a, s=total: spmv(a, s)) <= 1
-
-
-@pytest.mark.parametrize("name", [n for n in RIGHT if "nonfinite" in OPERATORS[n].distributions])
-@many
-@given(seeds, precisions)
-def test_nan_and_infinity_come_out_of_plain_arithmetic(name: str, seed: int, precision: Precision) -> None:
-    base, ways = RIGHT[name]
-    here = Case(base.dims, base.split, "nonfinite")
-    with np.errstate(all="ignore"):
-        assert ratio(OPERATORS[name], precision, here, seed, ways[0]) <= 1
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -283,7 +276,7 @@ def some(name: str, distribution: str, shape: tuple[int, int], index: Any, preci
     """Some elements of a large array of a distribution, by their flat indices."""
 
     class Some(Draw):
-        def _fill(self, name: str, shape: tuple[int, ...], dtype: str, value: Callable[[Any, Any], Any]) -> Any:
+        def fill(self, name: str, shape: tuple[int, ...], dtype: str, value: Callable[[Any, Any], Any]) -> Any:
             bits = Draw(np, "some", name).integers(name, index.shape, 0, 2**31).astype(np.uint64) << np.uint64(33)
             return value(bits, index).astype(dtype)
 

@@ -6,6 +6,8 @@ import dataclasses
 
 import ml_dtypes
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from msbench import operators
 from msbench.errors import UnknownNameError
@@ -39,7 +41,7 @@ def test_case_ids_within_a_selector() -> None:
 
 def test_a_distribution_after_an_id_belongs_to_it() -> None:
     op = operators.load("vector_add")
-    assert ids(operators.select_cases(op, "odd,N=7,large")) == ["N=1000003", "N=7,large"]
+    assert ids(operators.select_cases(op, "odd,N=7,sorted")) == ["N=1000003", "N=7,sorted"]
     assert ids(operators.select_cases(op, "N=7+large")) == ["N=7", "N=67108864"]
 
 
@@ -173,3 +175,31 @@ def test_heldout_cases_run_out_where_the_ranges_do() -> None:
     op = operators.load("vector_add")
     narrow = dataclasses.replace(op, dims=(dataclasses.replace(op.dims[0], high=2),), distributions=("uniform",))
     assert sorted(ids(operators.heldout(narrow, 1, count=9))) == ["N=1", "N=2"]
+
+
+@pytest.mark.parametrize("name", [name for name in operators.names() if name != "fft"])
+@settings(deadline=None, max_examples=10)
+@given(st.integers(0, 10**6))
+def test_a_size_near_another_is_hidden_odd_and_nearly_as_large(name: str, seed: int) -> None:
+    op = operators.load(name)
+    public = max(op.cases, key=lambda one: operators.elements(op, dict(one.dims)))
+    most = operators.elements(op, dict(public.dims))
+    near = operators.nearly(op, public, seed)
+    assert near is not None and near == operators.nearly(op, public, seed)
+    dims = dict(near.dims)
+    assert 0.8 * most <= operators.elements(op, dims) <= most and near.split is Split.HELDOUT
+    assert op.valid is None or op.valid(**dims)
+    assert any(size % 2 for size in dims.values())
+    assert all(dim.low <= dims[dim.name] <= dim.high for dim in op.dims)
+
+
+def test_there_is_none_near_a_power_of_two_where_nothing_else_is_allowed() -> None:
+    op = operators.load("fft")
+    assert operators.nearly(op, op.cases[0], 1) is None
+
+
+def test_near_names_hidden_sizes_beside_public_ones() -> None:
+    op = operators.load("vector_add")
+    sizes = [case.dims[0][1] for case in operators.select_cases(op, "near", seed=3)]
+    public = [case.dims[0][1] for case in op.cases if case.split is not Split.ODD]
+    assert all(0.8 * n <= size < n and size % 2 for n, size in zip(public, sizes, strict=True))

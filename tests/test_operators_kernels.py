@@ -19,10 +19,10 @@ import pytest
 
 from msbench import emulator, operators, resources
 from msbench.executors.cpu import CHECK_LIMIT
-from msbench.harness.compare import compare, expected
+from msbench.harness.check.compare import compare, expected
+from msbench.harness.check.schedule import schedule
 from msbench.harness.inputs import generate, storage_dtype
 from msbench.harness.protocols import Plan
-from msbench.harness.schedule import schedule
 from msbench.spec import Case, Operator, Precision, Split
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from msbench import executors, operators
-from msbench.harness.check import check_case
-from msbench.harness.compare import compare, expected
+from msbench.harness.check.case import check_case
+from msbench.harness.check.compare import compare, expected
 from msbench.harness.inputs import generate
 from msbench.model import Candidate, Origin
+from msbench.operators import patchwork
 from msbench.spec import Case, Operator, Precision, Split
 
 FP32, BF16 = Precision.FP32, Precision.BF16
@@ -72,7 +73,7 @@ FINITE = [
     for name, sizes in SIZES.items()
     for dims in sizes
     for distribution in OPERATORS[name].distributions
-    if distribution != "nonfinite"
+    if distribution not in ("nonfinite", *patchwork.NAMES)
 ]
 
 
@@ -95,12 +96,12 @@ def test_references_agree_with_their_definition(name: str, dims: dict[str, int],
 @pytest.mark.parametrize("name", SIZES)
 def test_finite_references_have_finite_bounds_beside_nan_and_infinity(name: str) -> None:
     op = OPERATORS[name]
-    for seed in range(5):
-        here = case("nonfinite", **SIZES[name][1])
-        references, bounds = expected(op, FP32, here, generate(op, FP32, here, seed, np), np)
-        for output, reference in references.items():
-            assert not np.isfinite(reference).all()
-            assert np.isfinite(bounds[output][np.isfinite(reference)]).all()
+    for seed in range(9):
+        for distribution in patchwork.NAMES:
+            here = case(distribution, **SIZES[name][1])
+            references, bounds = expected(op, FP32, here, generate(op, FP32, here, seed, np), np)
+            for output, reference in references.items():
+                assert np.isfinite(bounds[output][np.isfinite(reference)]).all()
 
 
 def test_two_infinite_log_sum_exps_give_the_mean_and_one_gives_the_other_state() -> None:
@@ -149,7 +150,7 @@ def closeness(statistics: Any, distribution: str, N: int, seed: int, fused: bool
         return compare(references["y"], bounds["y"], y.astype(np.float32), np).worst
 
 
-ORDINARY = [d for d in OPERATORS["batch_norm"].distributions if d != "nonfinite"]
+ORDINARY = [d for d in OPERATORS["batch_norm"].distributions if d not in patchwork.NAMES]
 
 
 @pytest.mark.parametrize("statistics", [two_passes, welford])
@@ -196,7 +197,7 @@ def test_the_check_finds_weights_without_the_maximum() -> None:
     op = OPERATORS["merge_attn_states"]
     source = edited(op, ("expf(a - most)", "expf(a)"), ("expf(b - most)", "expf(b)"), ("most + logf", "logf"))
     assert not passes(op, source, case("uniform", T=9, H=3, D=5))  # by its outliers
-    assert not passes(op, source, case("masked", T=9, H=3, D=5))
+    assert not passes(op, source, case("patchwork", T=9, H=3, D=5))
 
 
 def test_the_check_finds_powers_by_recurrence() -> None:

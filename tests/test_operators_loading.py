@@ -285,6 +285,10 @@ def test_the_best_version_of_a_precision_is_found(tmp_path: Path) -> None:
     (folder / "best" / "bf16.cu").write_text("// fast")
     assert [v.label for v in operators.versions(op, Precision.FP32)] == ["naive"]
     assert [(v.label, v.origin) for v in operators.versions(op, Precision.BF16)][1:] == [("best", Origin.EXPERT)]
+    (folder / "best.cu").write_text("// for both")
+    sources = {p: [v.source for v in operators.versions(op, p) if v.label == "best"] for p in Precision}
+    assert sources[Precision.FP32] == ["// for both\n"]
+    assert sources[Precision.BF16] != ["// for both\n"]
 
 
 # ------------------------------------------------------------------ shapes

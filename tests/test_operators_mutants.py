@@ -16,14 +16,14 @@ from typer.testing import CliRunner
 from msbench import executors, operators
 from msbench.cli import app
 from msbench.errors import SpecError
-from msbench.harness.mutation import Verdict, survey
-from msbench.harness.schedule import work
+from msbench.harness.check.schedule import work
 from msbench.model import Fault, Study
 from msbench.operators.mutants import FILE, Mutant
 from msbench.spec import Case, Operator, Precision, Split
 from msbench.store import integrity
 from msbench.store.proofs import proofs
 from msbench.store.store import Store
+from msbench.study.mutation import Verdict, survey
 
 WITH_MUTANTS = {name: op for name, op in operators.load_all().items() if (Path(op.folder) / FILE).is_file()}
 AFFORDABLE = 5e6
@@ -31,11 +31,18 @@ AFFORDABLE = 5e6
 ODD_SIZES_SEED = 3
 
 
+SAMPLES = 4
+"""On how many cases a mutant is tried that has to be found out on one."""
+
+
 def sample(op: Operator, mutant: Mutant) -> list[Case]:
-    """The cheapest case with an odd size on which a mutant is wrong, and another one."""
+    """The cheapest case with an odd size on which a mutant is wrong, and others: one, or some that are as cheap as possible."""
     drawn = operators.heldout(op, ODD_SIZES_SEED, count=24, max_elements=20_000)
-    pool = [case for case in mutant.wrong_on((*op.cases, *drawn)) if work(op, case) <= AFFORDABLE]
-    pool.sort(key=lambda case: work(op, case))
+    near = operators.select_cases(op, "near", ODD_SIZES_SEED)
+    wrong = sorted(mutant.wrong_on((*op.cases, *drawn, *near)), key=lambda case: work(op, case))
+    pool = [case for case in wrong if work(op, case) <= AFFORDABLE] or wrong[:1]
+    if not mutant.everywhere:
+        return wrong[:SAMPLES]
     odd = [case for case in pool if any(size % 2 and size > 1 for _, size in case.dims)] or pool
     others = [case for case in pool if case != odd[0]] if odd else []
     return odd[:1] + random.Random(f"{op.name} {mutant.name}").sample(others, min(1, len(others)))
@@ -60,7 +67,7 @@ def test_every_mutant_is_rejected(name: str, precision: Precision) -> None:
     assert [mutant.name for mutant, cases in wanted.items() if not cases] == []
     for verdict in look(op, precision, wanted):
         assert verdict.failures == {}, verdict.mutant.name
-        assert [case.id for case in verdict.survived] == [], verdict.mutant.name
+        assert verdict.good and verdict.tried, (verdict.mutant.name, [case.id for case in verdict.survived])
 
 
 @pytest.mark.parametrize("name", WITH_MUTANTS)
@@ -181,3 +188,17 @@ def test_what_is_wrong_with_a_file_of_mutants_is_named(tmp_path: Path, text: str
     path.write_text(text, encoding="utf-8")
     with pytest.raises(SpecError, match=rf"{re.escape(str(path))}.*{problem}"):
         operators.mutants(operators.load("my_op", tmp_path))
+
+
+def test_a_mutant_that_looks_at_samples_has_to_be_found_out_once() -> None:
+    here, there = (Case((("N", n),), Split.ODD) for n in (3, 5))
+    for everywhere, passed in ((True, False), (False, True)):
+        mutant = Mutant("samples", (), everywhere=everywhere)
+        assert Verdict(mutant, Precision.FP32, rejected={here: None}, survived=[there]).good is passed
+        assert Verdict(mutant, Precision.FP32, rejected={here: None, there: None}).good
+        assert not Verdict(mutant, Precision.FP32, survived=[here, there]).good
+
+
+def test_a_mutant_is_tried_on_the_inputs_that_it_names() -> None:
+    [case] = Mutant("zeros", (), distribution="patchwork").wrong_on([Case((("N", 3),), Split.ODD, "spiked")])
+    assert case.distribution == "patchwork"

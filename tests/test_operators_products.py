@@ -57,10 +57,10 @@ def attention(a: Arrays, first: Callable[[Any, Any], Any], second: Callable[[Any
 
 
 WITH_PRODUCTS: dict[str, tuple[Case, Callable[[Arrays, Callable[..., Any]], Any], Callable[..., Any]]] = {
-    "matrix_mul": (case("few_terms", M=32, N=100, K=4096), lambda a, p: p(a["A"], a["B"]), np.matmul),
-    "square_matrix_mul": (case("few_terms", M=256), lambda a, p: p(a["A"], a["B"]), np.matmul),
+    "matrix_mul": (case("scattered", M=32, N=100, K=4096), lambda a, p: p(a["A"], a["B"]), np.matmul),
+    "square_matrix_mul": (case("scattered", M=256), lambda a, p: p(a["A"], a["B"]), np.matmul),
     "high_order_contraction": (
-        case("few_terms", a=6, b=7, c=50, x=40, y=30),
+        case("scattered", a=6, b=7, c=50, x=40, y=30),
         lambda a, p: p(a["A"], a["B"]),
         lambda left, right: np.einsum("axby,xcy->abc", left, right),
     ),
@@ -76,8 +76,8 @@ WITH_PRODUCTS: dict[str, tuple[Case, Callable[[Arrays, Callable[..., Any]], Any]
         lambda a, p: attention(a, np.matmul, p),
         np.matmul,
     ),
-    "conv_1d": (case("few_terms", N=4096, K=256), lambda a, p: p(a["x"], a["w"]), cross_correlation),
-    "conv_2d": (case("few_terms", H=64, W=70, KH=16, KW=16), lambda a, p: p(a["x"], a["w"]), cross_correlation),
+    "conv_1d": (case("scattered", N=16384, K=128), lambda a, p: p(a["x"], a["w"]), cross_correlation),
+    "conv_2d": (case("scattered", H=96, W=90, KH=7, KW=9), lambda a, p: p(a["x"], a["w"]), cross_correlation),
 }
 
 
@@ -96,5 +96,5 @@ def test_two_bf16_numbers_are_no_fp32_number(name: str, seed: int) -> None:
 @given(seeds, precisions, st.integers(1, 9), st.integers(1, 600))
 def test_sums_of_few_terms_pass_in_any_order(seed: int, precision: Precision, n: int, k: int) -> None:
     for total in SUMS:
-        here = case("few_terms", M=7, N=n, K=k)
+        here = case("scattered", M=7, N=n, K=k)
         assert ratio(OPERATORS["matrix_mul"], precision, here, seed, lambda a, s=total: s(product_terms(a))) <= 1

@@ -1,9 +1,11 @@
 """batch_norm: statistics down the columns of a row-major matrix, then a map."""
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Scalar, Split
 
 OFFSET = 1024.0
+KINDS = tuple(kind for kind in patchwork.TERMS if kind != "ties")
 
 
 def inputs(rng, distribution, epsilon, N, C):
@@ -13,10 +15,9 @@ def inputs(rng, distribution, epsilon, N, C):
         x = rng.floats("x", (N, C), "uniform") + rng.xp.float32(OFFSET)
         return {"x": x, **{name: rng.floats(name, shape, "uniform") for name, shape in drawn.items()}}
     # γ stays finite: x·s + (β - mean·s) with s = γ/σ is right too, and makes NaN of an infinite γ.
-    finite = "uniform" if distribution == "nonfinite" else distribution
     return {
-        "x": rng.floats("x", (N, C), distribution),
-        "gamma": rng.floats("gamma", (C,), finite),
+        "x": rng.floats("x", (N, C), distribution, axis=0, kinds=KINDS),
+        "gamma": rng.floats("gamma", (C,), distribution, kinds=patchwork.FINITE),
         "beta": rng.floats("beta", (C,), distribution),
     }
 
@@ -57,9 +58,9 @@ OPERATOR = Operator(
     nbytes=lambda itemsize, N, C: (2 * N * C + 2 * C) * itemsize,
     flops=lambda N, C: 8 * N * C + 4 * C,
     inputs=inputs,
-    # No "integers" and "sorted": down a column distances from the mean then take few values or rise in even steps, so that
+    # No "ties" and "sorted": down a column distances from the mean then take few values or rise in even steps, so that
     # squares and sums of many rows round the same way each time, and errors add up.
-    distributions=("uniform", "spiked", "constant", "zeros", "tiny", "large", "nonfinite", "offset"),
+    distributions=("uniform", "spiked", "constant", "offset", *patchwork.NAMES),
     bound_note=(
         "The mean of N terms in fp32 errs by 8·2⁻²⁴·√N' times its largest partial sum over N, N' = min(N, 4096) (Higham "
         "and Mary 2019, theorem 3.1), and a variance by two passes or Welford's updates by min(N', 8√N')·2⁻²⁴·κ of itself, "

@@ -3,6 +3,7 @@
 With few outputs each wrong sum may come out right by chance, or nearly so; with 64 that does not happen.
 """
 
+from msbench.operators.mistakes import dropped_last_tile, samples_before_it_rounds, skipped_zeros
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -38,5 +39,17 @@ MUTANTS = (
     Mutant("stale output", (("if (i >= N - K + 1) return", "if (i >= N - K) return"),)),
     Mutant(
         "dropped tail", (("if (i >= N - K + 1)", "if (i >= (N - K + 1) / 4 * 4)"),), lambda N, K: (N - K + 1) % 4 != 0
+    ),
+    dropped_last_tile("if (i >= N - K + 1) return;", "N - K + 1"),
+    skipped_zeros(
+        "static_cast<float>(w[k]) * static_cast<float>(x[i + k])", "w[k]", lambda N, K: K >= 16 and N >= 120 * K
+    ),
+    samples_before_it_rounds(
+        "conv_1d_kernel",
+        "sum += static_cast<float>(w[k]) * static_cast<float>(x[i + k]);",
+        "static_cast<float>(w[k])",
+        "static_cast<float>(x[i + k])",
+        {"w": "K", "x": "N"},
+        lambda N, K: K >= 64 and N >= 128 * K,
     ),
 )

@@ -1,6 +1,7 @@
 """conv_1d: a long signal and a short filter; every sample is used again by as many outputs as the filter is long."""
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 
@@ -17,16 +18,16 @@ def reference(xp, x, w, N, K):
 
 
 def bound(xp, u, out, x, w, N, K):
-    error = bounds.sum_of_arrays(xp, taps(x, w, N, K), K, nonzeros=int(xp.count_nonzero(w)))
+    error = bounds.sum_of_arrays(xp, taps(x, w, N, K), K)
     return bounds.rounded(xp, u, out["y"], error)
 
 
 def inputs(rng, distribution, N, K):
-    # A NaN in the filter would make every output NaN, and hide all else.
-    finite = "uniform" if distribution == "nonfinite" else distribution
-    if distribution == "few_terms":
-        return {"x": rng.floats("x", (N,), "uniform"), "w": rng.few("w", K, 1).reshape(K)}
-    return {"x": rng.floats("x", (N,), distribution), "w": rng.floats("w", (K,), finite)}
+    """In patches, sums have few terms: everywhere, as the filter has few, or in one tile of the signal."""
+    x = rng.floats("x", (N,), distribution, tile=(1, 2 * K), kinds=patchwork.TERMS)
+    if distribution == "patchwork":
+        return {"x": x, "w": rng.few("w", K, 1).reshape(K)}
+    return {"x": x, "w": rng.floats("w", (K,), "uniform" if distribution in patchwork.NAMES else distribution)}
 
 
 def case(n, k, split):
@@ -51,11 +52,10 @@ OPERATOR = Operator(
     flops=lambda N, K: 2 * K * (N - K + 1),
     compute="precision",
     inputs=inputs,
-    distributions=(*Operator.distributions, "few_terms"),
     valid=lambda N, K: K <= N,
     bound_note=(
-        "A sum of K products in fp32, in any order, errs by 8·2⁻²⁴·√K times its largest partial sum, √t if all but t elements "
-        "of the filter are zero (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight partial sums plus "
+        "A sum of K products in fp32, in any order, errs by 8·2⁻²⁴·√K times its largest partial sum, √t if all but t of them "
+        "are zero (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight partial sums plus "
         "√Σ(wₖxᵢ₊ₖ)². It counts for each output alone, which rules out inputs rounded to TF32, two bf16 numbers in place of "
         "one of fp32, and convolutions by FFT where samples differ in size."
     ),

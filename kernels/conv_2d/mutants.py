@@ -3,6 +3,7 @@
 With few outputs each wrong sum may come out right by chance, or nearly so; with 64 that does not happen.
 """
 
+from msbench.operators.mistakes import dropped_last_tile, samples_before_it_rounds, skipped_zeros
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -42,4 +43,20 @@ MUTANTS = (
     ),
     Mutant("stale output", (("if (i >= rows ||", "if (i >= rows - 1 ||"),)),
     Mutant("dropped tail", (("j >= columns)", "j >= columns / 4 * 4)"),), lambda H, W, KH, KW: (W - KW + 1) % 4 != 0),
+    dropped_last_tile(
+        "if (i >= rows || j >= columns) return;", "columns", "rows * columns", rows="H - KH + 1", columns="W - KW + 1"
+    ),
+    skipped_zeros(
+        "static_cast<float>(w[a * KW + b]) * static_cast<float>(x[(i + a) * W + j + b])",
+        "w[a * KW + b]",
+        lambda H, W, KH, KW: KH * KW >= 16 and H * W >= 240 * KH * KW,
+    ),
+    samples_before_it_rounds(
+        "conv_2d_kernel",
+        "sum += static_cast<float>(w[a * KW + b]) * static_cast<float>(x[(i + a) * W + j + b]);",
+        "static_cast<float>(w[a * KW + b])",
+        "static_cast<float>(x[(i + a) * W + j + b])",
+        {"w": "KH * KW", "x": "(rows + KH - 1) * W"},
+        lambda H, W, KH, KW: KH * KW >= 40 and H * W >= 512 * KH * KW,
+    ),
 )

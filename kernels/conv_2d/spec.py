@@ -3,6 +3,7 @@
 from itertools import product
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 
@@ -20,16 +21,16 @@ def reference(xp, x, w, H, W, KH, KW):
 
 
 def bound(xp, u, out, x, w, H, W, KH, KW):
-    error = bounds.sum_of_arrays(xp, taps(x, w, H, W, KH, KW), KH * KW, nonzeros=int(xp.count_nonzero(w)))
+    error = bounds.sum_of_arrays(xp, taps(x, w, H, W, KH, KW), KH * KW)
     return bounds.rounded(xp, u, out["y"], error)
 
 
 def inputs(rng, distribution, H, W, KH, KW):
-    # A NaN in the filter would make every output NaN, and hide all else.
-    finite = "uniform" if distribution == "nonfinite" else distribution
-    if distribution == "few_terms":
-        return {"x": rng.floats("x", (H, W), "uniform"), "w": rng.few("w", KH * KW, 1).reshape(KH, KW)}
-    return {"x": rng.floats("x", (H, W), distribution), "w": rng.floats("w", (KH, KW), finite)}
+    """In patches, sums have few terms: everywhere, as the filter has few, or in one tile of the image."""
+    x = rng.floats("x", (H, W), distribution, tile=(2 * KH, 2 * KW), kinds=patchwork.TERMS)
+    if distribution == "patchwork":
+        return {"x": x, "w": rng.few("w", KH * KW, 1).reshape(KH, KW)}
+    return {"x": x, "w": rng.floats("w", (KH, KW), "uniform" if distribution in patchwork.NAMES else distribution)}
 
 
 def case(side, filter_side, split):
@@ -63,12 +64,10 @@ OPERATOR = Operator(
     flops=lambda H, W, KH, KW: 2 * KH * KW * (H - KH + 1) * (W - KW + 1),
     compute="precision",
     inputs=inputs,
-    distributions=(*Operator.distributions, "few_terms"),
     valid=lambda H, W, KH, KW: KH <= H and KW <= W,
     bound_note=(
         "A sum of n = KH·KW products in fp32, in any order, errs by 8·2⁻²⁴·√n times its largest partial sum, √t if all but t "
-        "elements of the filter are zero (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight partial "
-        "sums plus √Σ(wx)². It counts for each output alone, which rules out inputs rounded to TF32, two bf16 numbers in "
+        "of them are zero (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight partial sums plus √Σ(wx)². It counts for each output alone, which rules out inputs rounded to TF32, two bf16 numbers in "
         "place of one of fp32, and convolutions by FFT where pixels differ in size."
     ),
     library_note=(

@@ -4,6 +4,7 @@ from msbench import bounds
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 SMALLEST = 1e-8
+TILE = 61
 PARTS = 2**20  # a probability is a multiple of one part in at most C·PARTS before it is rounded
 
 
@@ -21,15 +22,21 @@ def bound(xp, u, out, X, Y, C):
     return bounds.rounded(xp, bounds.FP32_ROUNDOFF, out["out"], relative * out["out"] + near_one)
 
 
+def patches(rng, name, values):
+    """In each tile of classes: as they are, most of the weight in few places, holes, or nothing at all."""
+    xp = rng.xp
+    kinds = rng.integers(f"{name} kinds", (-(-values.size // TILE),), 0, 4)
+    kind = xp.repeat(kinds, TILE)[: values.size]
+    values = xp.where(kind == 1, 1 + (values**3 >> 40), values)
+    return xp.where((kind == 2) & (values % 3 == 0) | (kind == 3), 0, values)
+
+
 def inputs(rng, distribution, C):
     """Probabilities from whole numbers, whose sums are exact in any order, so that every machine draws the same."""
-    xp = rng.xp
     drawn = {name: rng.integers(name, (C,), 1, PARTS).astype("int64") for name in ("X", "Y")}
     match distribution:
-        case "peaked":
-            drawn = {name: 1 + (values**3 >> 40) for name, values in drawn.items()}
-        case "holes":
-            drawn = {name: xp.where(values % 3 == 0, 0, values) for name, values in drawn.items()}
+        case "patchwork":
+            drawn = {name: patches(rng, name, values) for name, values in drawn.items()}
         case "one_hot":
             drawn["Y"][:] = 0
             drawn["Y"][rng.position("class", C)] = 1
@@ -60,9 +67,9 @@ OPERATOR = Operator(
     nbytes=lambda itemsize, C: 2 * C * itemsize + 4,
     flops=lambda C: 4 * C,
     inputs=inputs,
-    # "holes": one probability in three is zero, so that the limit of 10⁻⁸ is reached. "nonfinite": a NaN in Y. Equal
+    # "patchwork" has probabilities of zero, so that the limit of 10⁻⁸ is reached. "nonfinite": a NaN in Y. Equal
     # probabilities are left out: thousands of equal terms round the same way each time, and their errors add up.
-    distributions=("uniform", "peaked", "holes", "one_hot", "nonfinite"),
+    distributions=("uniform", "patchwork", "one_hot", "nonfinite"),
     outliers="one_hot",
     bound_note=(
         "A sum of C terms of one sign in fp32 errs by min(C', 8√C')·2⁻²⁴ of itself in any order, C' = min(C, 4096) "

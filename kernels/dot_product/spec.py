@@ -1,7 +1,8 @@
 """dot_product: the sum of products of two vectors; one number out of two streams."""
 
 from msbench import bounds
-from msbench.spec import Array, Case, Dim, Operator, Split
+from msbench.operators import patchwork
+from msbench.spec import STANDARD_DISTRIBUTIONS, Array, Case, Dim, Operator, Split
 
 
 def reference(xp, X, Y, N):
@@ -32,6 +33,8 @@ OPERATOR = Operator(
         case(2**27, Split.LARGE),
         case(1_000_003, Split.ODD),
     ),
+    distributions=STANDARD_DISTRIBUTIONS,
+    kinds=patchwork.SMALL,
     reference=reference,
     bound=bound,
     nbytes=lambda itemsize, N: 2 * N * itemsize + 4,

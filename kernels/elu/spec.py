@@ -13,7 +13,7 @@ def bound(xp, u, out, x, alpha, N):
     below = xp.minimum(x, 0)
     # In units of v: exp(x), from which 1 is then taken, and expm1 (3), its product with α and α as a float.
     error = abs(alpha) * bounds.exponential(xp, below) * xp.exp(below) + 5 * xp.abs(y)
-    return xp.where(x >= 0, 0.0, bounds.rounded(xp, u, y, bounds.FP32_ROUNDOFF * error))
+    return xp.where(x >= 0, bounds.EITHER_ZERO, bounds.rounded(xp, u, y, bounds.FP32_ROUNDOFF * error))
 
 
 def case(n, split, scalars=()):
@@ -43,7 +43,7 @@ OPERATOR = Operator(
         "Where x < 0 the bound carries both ways to compute eˣ-1: expm1f, whose error is relative to it, and expf or "
         "__expf less 1, whose error is α·2⁻²⁴·(5 + 3|x|)·eˣ and absolute near 0 (CUDA C++ Programming Guide, "
         "mathematical functions: 2 and 2 + 1.173|x| ulp; Higham 2002, section 1.14.1, on this subtraction). Two "
-        "roundings and that to the element type follow; where x ≥ 0 the element is kept and has to come out exactly."
+        "roundings and that to the element type follow; where x ≥ 0 the element is kept and has to come out exactly, but for the sign of a zero."
     ),
     library_note="cub::DeviceTransform and cudnnActivationForward; the faster of the two is the bar.",
     flops_note="eˣ-1 counts as one operation; computed, it is a dozen additions and multiplications.",

@@ -3,7 +3,8 @@
 from math import pi, sqrt
 
 from msbench import bounds
-from msbench.spec import Array, Case, Dim, Operator, Split
+from msbench.operators import patchwork
+from msbench.spec import STANDARD_DISTRIBUTIONS, Array, Case, Dim, Operator, Split
 
 
 def reference(xp, re, im, N):
@@ -63,7 +64,8 @@ OPERATOR = Operator(
     nbytes=lambda itemsize, N: 4 * N * itemsize,
     flops=lambda N: 5 * N * levels(N),
     # No "nonfinite": whether a twiddle factor's zero part is multiplied with an infinity is left to the algorithm.
-    distributions=("uniform", "integers", "spiked", "constant", "zeros", "tiny", "large", "sorted"),
+    distributions=tuple(name for name in STANDARD_DISTRIBUTIONS if name != "nonfinite"),
+    kinds=patchwork.SMALL,
     valid=lambda N: N & (N - 1) == 0,
     deterministic=True,
     bound_note=(

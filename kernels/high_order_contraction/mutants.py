@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject. A few elements may come out right by accident, hence the sizes."""
 
+from msbench.operators.mistakes import dropped_last_tile, samples_before_it_rounds, skipped_zeros
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -52,5 +53,19 @@ MUTANTS = (
             ),
         ),
         applies=lambda a, b, c, x, y: many(a, b, c, x, y) and x * y >= 8,
+    ),
+    dropped_last_tile("if (element >= a * b * c) return;", "a * b * c"),
+    skipped_zeros(
+        "static_cast<float>(row[iy]) * static_cast<float>(column[iy])",
+        "row[iy]",
+        lambda a, b, c, x, y: a * b >= 60 and c >= 60 and x * y >= 16,
+    ),
+    samples_before_it_rounds(
+        "contraction_kernel",
+        "sum += static_cast<float>(row[iy]) * static_cast<float>(column[iy]);",
+        "static_cast<float>(row[iy])",
+        "static_cast<float>(column[iy])",
+        {"A": "a * x * b * y", "B": "x * c * y"},
+        lambda a, b, c, x, y: a * b >= 256 and c >= 40 and x * y >= 256,
     ),
 )

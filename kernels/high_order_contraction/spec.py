@@ -1,6 +1,7 @@
 """high_order_contraction: a matrix multiplication in disguise, whose summed indices lie apart in memory."""
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 
@@ -21,11 +22,11 @@ def bound(xp, u, out, A, B, a, b, c, x, y):
 
 
 def inputs(rng, distribution, a, b, c, x, y):
-    few = distribution == "few_terms"
-    right = (
-        rng.few("B", x * y, c).reshape(x, y, c).transpose(0, 2, 1) if few else rng.floats("B", (x, c, y), distribution)
-    )
-    return {"A": rng.floats("A", (a, x, b, y), "uniform" if few else distribution), "B": right}
+    if distribution not in patchwork.NAMES:
+        return {"A": rng.floats("A", (a, x, b, y), distribution), "B": rng.floats("B", (x, c, y), distribution)}
+    left = rng.floats("A", (a, b, x * y), distribution, axis=2, kinds=patchwork.TERMS)
+    right = rng.floats("B", (x * y, c), distribution, axis=0, kinds=patchwork.TERMS)
+    return {"A": left.reshape(a, b, x, y).transpose(0, 2, 1, 3), "B": right.reshape(x, y, c).transpose(0, 2, 1)}
 
 
 def case(a, b, c, x, y, split):
@@ -63,7 +64,6 @@ OPERATOR = Operator(
     valid=lambda a, b, c, x, y: a * b * x * y <= 2**28 and a * b * c <= 2**28,
     compute="precision",
     inputs=inputs,
-    distributions=(*Operator.distributions, "few_terms"),
     bound_note=(
         "A sum of x·y products in fp32, in any order, errs by 8·2⁻²⁴·√(x·y) times its largest partial sum, √t if all but t "
         "elements of one factor are zero (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight partial "

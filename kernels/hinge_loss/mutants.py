@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import aligned_packets, dropped_last_tile
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -31,4 +32,6 @@ MUTANTS = (
         applies=many,
         precisions=(Precision.FP32,),
     ),
+    dropped_last_tile("if (i >= N) return;", "N"),
+    aligned_packets("hinge_loss_kernel", "predictions", "i", "N"),
 )

@@ -1,6 +1,7 @@
 """hinge_loss: a map of predictions and labels."""
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 
@@ -13,9 +14,9 @@ def bound(xp, u, out, predictions, targets, N):
 
 
 def inputs(rng, distribution, N):
-    predictions = rng.floats("predictions", (N,), distribution)
-    if distribution != "integers":
-        predictions *= 2  # losses on either side of zero
+    predictions = 2 * rng.floats(
+        "predictions", (N,), distribution, kinds=patchwork.TERMS
+    )  # losses on either side of zero
     return {"predictions": predictions, "targets": rng.integers("targets", (N,), 0, 2)}
 
 

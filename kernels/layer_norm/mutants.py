@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import aligned_packets, dropped_last_tile
 from msbench.operators.mutants import Mutant
 
 MEAN = "const float mean = total(sums) / N;\n    float own"
@@ -31,4 +32,6 @@ MUTANTS = (
         (("sqrtf(total(squares) / N + epsilon)", "(total(squares) / N + epsilon)"),),
         applies=lambda N: N >= 8,
     ),
+    dropped_last_tile("if (i >= N) return;", "N"),
+    aligned_packets("normalise", "weight", "i", "N"),
 )

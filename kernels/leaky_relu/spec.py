@@ -11,7 +11,7 @@ def reference(xp, x, alpha, N):
 def bound(xp, u, out, x, alpha, N):
     y = out["y"]
     # The error is that of α as a float; what is not negative is kept.
-    return xp.where(x >= 0, 0.0, bounds.rounded(xp, u, y, bounds.FP32_ROUNDOFF * xp.abs(y)))
+    return xp.where(x >= 0, bounds.EITHER_ZERO, bounds.rounded(xp, u, y, bounds.FP32_ROUNDOFF * xp.abs(y)))
 
 
 def case(n, split, scalars=()):
@@ -38,7 +38,7 @@ OPERATOR = Operator(
     flops=lambda N: N,
     deterministic=True,
     bound_note=(
-        "Where x ≥ 0 the element is kept and has to come out exactly. Elsewhere one product is rounded to the "
+        "Where x ≥ 0 the element is kept and has to come out exactly, but for the sign of a zero. Elsewhere one product is rounded to the "
         "element type (Higham 2002, theorem 2.2), of a slope that was rounded to fp32."
     ),
     library_note="cub::DeviceTransform, which picks vector widths and bytes in flight for the GPU at hand.",

@@ -1,5 +1,13 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import (
+    SURE,
+    aligned_packets,
+    dropped_last_tile,
+    flushed_subnormals,
+    lost_signs_of_zeros,
+    more,
+)
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -28,4 +36,8 @@ MUTANTS = (
         applies=many,
         precisions=(Precision.FP32,),
     ),
+    dropped_last_tile("if (i >= M * N) return;", "M * N"),
+    aligned_packets("matrix_copy_kernel", "A", "i", "M * N"),
+    flushed_subnormals("A[i]", more("M * N", SURE)),
+    lost_signs_of_zeros("A[i]", more("M * N", SURE)),
 )

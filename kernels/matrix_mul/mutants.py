@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import dropped_last_tile, samples_before_it_rounds, skipped_zeros
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -48,4 +49,18 @@ MUTANTS = (
         applies=lambda M, N, K: several(M, N, K) and M >= 2,
     ),
     Mutant("stale output", (("column >= N) return", "column >= N - 1) return"),)),
+    dropped_last_tile("if (row >= M || column >= N) return;", "M", "M * N"),
+    skipped_zeros(
+        "static_cast<float>(A[row * K + k]) * static_cast<float>(B[k * N + column])",
+        "A[row * K + k]",
+        lambda M, N, K: min(M, N) >= 60 and K >= 16,
+    ),
+    samples_before_it_rounds(
+        "matrix_mul_kernel",
+        "sum += static_cast<float>(A[row * K + k]) * static_cast<float>(B[k * N + column]);",
+        "static_cast<float>(A[row * K + k])",
+        "static_cast<float>(B[k * N + column])",
+        {"A": "M * K", "B": "K * N"},
+        lambda M, N, K: M >= 30 and N >= 700 and K >= 256,
+    ),
 )

@@ -1,6 +1,7 @@
 """matrix_mul: the operator that is bound by arithmetic."""
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 
@@ -13,10 +14,10 @@ def bound(xp, u, out, A, B, M, N, K):
 
 
 def inputs(rng, distribution, M, N, K):
-    few = distribution == "few_terms"
+    terms = patchwork.TERMS
     return {
-        "A": rng.floats("A", (M, K), "uniform" if few else distribution),
-        "B": rng.few("B", K, N) if few else rng.floats("B", (K, N), distribution),
+        "A": rng.floats("A", (M, K), distribution, axis=1, kinds=terms),
+        "B": rng.floats("B", (K, N), distribution, axis=0, kinds=terms),
     }
 
 
@@ -46,7 +47,6 @@ OPERATOR = Operator(
     flops=lambda M, N, K: 2 * M * N * K,
     compute="precision",
     inputs=inputs,
-    distributions=(*Operator.distributions, "few_terms"),
     bound_note=(
         "A sum of K products in fp32, in any order, errs by 8·2⁻²⁴·√K times its largest partial sum, √t if a row of A or "
         "a column of B is zero but for t elements (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight "

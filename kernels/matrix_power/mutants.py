@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import dropped_last_tile
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -68,4 +69,5 @@ MUTANTS = (
         applies=lambda N, P: P >= 2 and N >= 64,
         precisions=(Precision.BF16,),
     ),
+    dropped_last_tile("if (row >= N || column >= N) return;", "N", "N * N"),
 )

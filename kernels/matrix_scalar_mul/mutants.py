@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import aligned_packets, dropped_last_tile
 from msbench.operators.mutants import Mutant
 
 
@@ -30,4 +31,6 @@ MUTANTS = (
     Mutant(
         "transposed index", (("A[i]", "A[i % M * N + i / M]"),), applies=lambda M, N: min(M, N) >= 2 and M * N >= 64
     ),
+    dropped_last_tile("if (i >= M * N) return;", "M * N"),
+    aligned_packets("matrix_scalar_mul_kernel", "A", "i", "M * N"),
 )

@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import SURE, aligned_packets, flushed_subnormals, lost_signs_of_zeros, more
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -18,4 +19,7 @@ MUTANTS = (
     ),
     Mutant("dropped tail", (("column < N)", "column < N / 8 * 8)"),), applies=lambda M, N: N % 8 != 0),
     Mutant("stale output", (("row < M &&", "row < M - 1 &&"),)),
+    aligned_packets("matrix_transpose_kernel", "A", "row * N + column", "M * N"),
+    flushed_subnormals("A[row * N + column]", more("M * N", SURE)),
+    lost_signs_of_zeros("A[row * N + column]", more("M * N", SURE)),
 )

@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject. A few rows may come out right by accident, hence M ≥ 32."""
 
+from msbench.operators.mistakes import dropped_last_tile, skipped_zeros
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -34,5 +35,9 @@ MUTANTS = (
             ),
         ),
         applies=lambda M, N: M >= 32 and N >= 8,
+    ),
+    dropped_last_tile("if (row >= M) return;", "M", "M * N"),
+    skipped_zeros(
+        "static_cast<float>(A[row * N + j]) * static_cast<float>(x[j])", "x[j]", lambda M, N: M >= 60 and N >= 3000
     ),
 )

@@ -1,6 +1,7 @@
 """matrix_vector_mul: every element of the matrix is read once, so memory decides."""
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 
@@ -10,6 +11,13 @@ def reference(xp, A, x, M, N):
 
 def bound(xp, u, out, A, x, M, N):
     return bounds.rounded(xp, u, out["y"], bounds.product(xp, A, x))
+
+
+def inputs(rng, distribution, M, N):
+    return {
+        "A": rng.floats("A", (M, N), distribution, axis=1, kinds=patchwork.TERMS),
+        "x": rng.floats("x", (N,), distribution, kinds=patchwork.SMALL),
+    }
 
 
 def case(m, n, split):
@@ -28,6 +36,7 @@ OPERATOR = Operator(
         case(32768, 32768, Split.LARGE),
         case(1003, 777, Split.ODD),
     ),
+    inputs=inputs,
     reference=reference,
     bound=bound,
     nbytes=lambda itemsize, M, N: (M * N + N + M) * itemsize,

@@ -3,7 +3,9 @@
 A wrong window may have the right maximum; of fifty that have few elements and share none, not all have.
 """
 
+from msbench.operators.mistakes import SURE, dropped_last_tile, flushed_subnormals, maximum_from, more
 from msbench.operators.mutants import Mutant
+from msbench.spec import Precision
 
 
 def windows(size, k, stride, padding):
@@ -27,6 +29,8 @@ def crosses_edges(N, C, H, W, k, stride, padding):
     return padding > 0 and k <= 3 and beside >= 1500
 
 
+OUTPUTS = "N * C * ((H + 2 * padding - k) / stride + 1) * ((W + 2 * padding - k) / stride + 1)"
+
 MUTANTS = (
     Mutant("zeros", (("static_cast<scalar_t>(largest)", "static_cast<scalar_t>(0.0f)"),)),
     Mutant("ignores padding", (("continue;", "{ largest = fmaxf(largest, 0.0f); continue; }"),), crosses_edges),
@@ -46,5 +50,14 @@ MUTANTS = (
     Mutant("stale output", (("if (at >= outputs)", "if (at >= outputs - 1)"),)),
     Mutant(
         "dropped tail", (("if (at >= outputs)", "if (at >= outputs / 4 * 4)"),), lambda **dims: outputs(**dims) % 4 != 0
+    ),
+    dropped_last_tile("if (at >= outputs) return;", "outputs", outputs=OUTPUTS),
+    flushed_subnormals("image[row * W + column]", more("N * C * H * W", SURE)),
+    maximum_from("0.0f", "0", more("N * C * H * W", SURE)),
+    maximum_from(
+        "-3.402823466e+38f",
+        "the lowest finite number",
+        more("N * C * H * W", SURE),
+        precisions=(Precision.FP32,),  # in bf16 it is rounded to -∞
     ),
 )

@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import dropped_last_tile, maximum_from, more
 from msbench.operators.mutants import Mutant
 
 
@@ -21,4 +22,6 @@ MUTANTS = (
         applies=lambda T, H, D: T >= 3 and H >= 3,
     ),
     Mutant("stale output", (("if (i % D == 0) lse[at]", "if (i % D == 0 && token < T - 1) lse[at]"),)),
+    dropped_last_tile("if (i >= T * H * D) return;", "T * H * D"),
+    maximum_from("0.0f", "0", more("H * T", 2000), old="fmaxf(a, b)"),
 )

@@ -3,25 +3,31 @@
 import numpy as np
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 LOWEST = -float(np.finfo(np.float32).max)
+VALUES = (*patchwork.FINITE, "subnormal", "nan")  # a weight that is zero in fp32 only would make NaN of an infinity
+SUMS = ("uniform", "ties", "negative", "deep", "large", "zeros", "nan")
 
 
 def inputs(rng, distribution, T, H, D):
-    """``masked``: log-sum-exps up to 8 in size, half of them ±inf, on one side, on the other or on both."""
-    standard = "uniform" if distribution == "masked" else distribution
-    shapes = {"Va": (T, H, D), "Vb": (T, H, D), "la": (H, T), "lb": (H, T)}
-    drawn = {name: rng.floats(name, shape, standard) for name, shape in shapes.items()}
-    if distribution == "masked":
-        xp = rng.xp
-        which = rng.integers("which", (H, T), 0, 10)
-        for name, lowest, highest in (("la", (0, 1), (2, 3)), ("lb", (1, 4), (3,))):
-            values = 8 * drawn[name]
-            for numbers, infinity in ((lowest, -xp.inf), (highest, xp.inf)):
-                for number in numbers:
-                    values = xp.where(which == number, xp.float32(infinity), values)
-            drawn[name] = values
+    """In patches, both log-sum-exps are within 1 of a common one, which may be far from 0, and some are infinite, on one side, on
+    the other or on both.
+    """
+    if distribution not in patchwork.NAMES:
+        shapes = {"Va": (T, H, D), "Vb": (T, H, D), "la": (H, T), "lb": (H, T)}
+        return {name: rng.floats(name, shape, distribution) for name, shape in shapes.items()}
+    xp = rng.xp
+    drawn = {name: rng.floats(name, (T, H, D), distribution, axis=2, kinds=VALUES) for name in ("Va", "Vb")}
+    common = rng.floats("common", (H, T), distribution, kinds=SUMS)
+    which = rng.integers("which", (H, T), 0, 10)
+    for name, lowest, highest in (("la", (0, 1), (2, 3)), ("lb", (1, 4), (3,))):
+        values = common + rng.floats(name, (H, T), "uniform")
+        for numbers, infinity in ((lowest, -xp.inf), (highest, xp.inf)):
+            for number in numbers:
+                values = xp.where(which == number, xp.float32(infinity), values)
+        drawn[name] = values
     return drawn
 
 
@@ -90,7 +96,6 @@ OPERATOR = Operator(
     nbytes=lambda itemsize, T, H, D: (3 * T * H * D + 3 * H * T) * itemsize,
     flops=lambda T, H, D: 4 * T * H * D + 8 * H * T,
     inputs=inputs,
-    distributions=(*Operator.distributions, "masked"),
     deterministic=True,
     bound_note=(
         "Weights come from differences to the larger log-sum-exp: rounding the argument of an exponential at distance d "

@@ -1,7 +1,8 @@
 """monte_carlo_int: an integral from samples at random places, which is a plain sum and a factor."""
 
 from msbench import bounds
-from msbench.spec import Array, Case, Dim, Operator, Scalar, Split
+from msbench.operators import patchwork
+from msbench.spec import STANDARD_DISTRIBUTIONS, Array, Case, Dim, Operator, Scalar, Split
 
 
 def reference(xp, y, a, b, N):
@@ -15,7 +16,7 @@ def bound(xp, u, out, y, a, b, N):
 
 
 def inputs(rng, distribution, a, b, N):
-    return {"y": 10 * rng.floats("y", (N,), distribution)}
+    return {"y": 10 * rng.floats("y", (N,), distribution, kinds=patchwork.SMALL)}
 
 
 def case(n, split, **scalars):
@@ -45,6 +46,7 @@ OPERATOR = Operator(
     nbytes=lambda itemsize, N: (N + 1) * itemsize,
     flops=lambda N: N + 2,
     inputs=inputs,
+    distributions=STANDARD_DISTRIBUTIONS,
     bound_note=(
         "A sum of N terms in fp32, in any order, errs by 8·2⁻²⁴·√min(N, 4096) times its largest partial sum (Higham "
         "and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σy². Six roundings of the "

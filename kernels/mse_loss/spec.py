@@ -1,7 +1,8 @@
 """mse_loss: the mean of squared differences of two vectors."""
 
 from msbench import bounds
-from msbench.spec import Array, Case, Dim, Operator, Split
+from msbench.operators import patchwork
+from msbench.spec import STANDARD_DISTRIBUTIONS, Array, Case, Dim, Operator, Split
 
 
 def reference(xp, X, Y, N):
@@ -33,6 +34,8 @@ OPERATOR = Operator(
         case(2**26, Split.LARGE),
         case(1_000_003, Split.ODD),
     ),
+    distributions=STANDARD_DISTRIBUTIONS,
+    kinds=patchwork.SMALL,
     reference=reference,
     bound=bound,
     nbytes=lambda itemsize, N: 2 * N * itemsize + 4,

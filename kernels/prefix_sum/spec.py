@@ -1,7 +1,8 @@
 """prefix_sum: an inclusive scan, whose every output depends on all inputs before it."""
 
 from msbench import bounds
-from msbench.spec import Array, Case, Dim, Operator, Split
+from msbench.operators import patchwork
+from msbench.spec import STANDARD_DISTRIBUTIONS, Array, Case, Dim, Operator, Split
 
 BLOCK = 1024
 
@@ -33,6 +34,15 @@ def largest_so_far(xp, sizes):
     return xp.repeat(maxima, BLOCK)[: sizes.size]
 
 
+def inputs(rng, distribution, N):
+    """In patches, large numbers come late, and after them what makes all that follows NaN."""
+    x = rng.floats("x", (N,), distribution, kinds=patchwork.SMALL)
+    if distribution in patchwork.NAMES:
+        for part, kinds in ((N // 2, patchwork.FINITE), (N // 8, patchwork.TERMS)):
+            x[N - part :] = rng.floats(f"last {part} of x", (part,), distribution, kinds=kinds)
+    return {"x": x}
+
+
 def case(n, split):
     return Case((("N", n),), split)
 
@@ -49,6 +59,8 @@ OPERATOR = Operator(
         case(2**26, Split.LARGE),
         case(1_000_003, Split.ODD),
     ),
+    inputs=inputs,
+    distributions=STANDARD_DISTRIBUTIONS,
     reference=reference,
     bound=bound,
     nbytes=lambda itemsize, N: 2 * N * itemsize,

@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import SURE, aligned_packets, dropped_last_tile, flushed_subnormals, more
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -24,4 +25,7 @@ MUTANTS = (
         applies=many,
         precisions=(Precision.FP32,),
     ),
+    dropped_last_tile("if (i >= N) return;", "N"),
+    aligned_packets("relu_kernel", "x", "i", "N"),
+    flushed_subnormals("x[i]", more("N", SURE)),
 )

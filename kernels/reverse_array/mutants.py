@@ -1,5 +1,13 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import (
+    SURE,
+    aligned_packets,
+    dropped_last_tile,
+    flushed_subnormals,
+    lost_signs_of_zeros,
+    more,
+)
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -27,4 +35,8 @@ MUTANTS = (
     Mutant("dropped tail", (("if (i >= N) return;", "if (i >= N / 8 * 8) return;"),), applies=lambda N: N % 8 != 0),
     Mutant("off by one element at the end", (("if (i >= N) return;", "if (i >= N - 1) return;"),)),
     Mutant("stale output", (("if (i >= N) return;", "if (i >= N || i % 64 == 63) return;"),), applies=many),
+    dropped_last_tile("if (i >= N) return;", "N"),
+    aligned_packets("reverse_array_kernel", "x", "N - 1 - i", "N"),
+    flushed_subnormals("x[N - 1 - i]", more("N", SURE)),
+    lost_signs_of_zeros("x[N - 1 - i]", more("N", SURE)),
 )

@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import aligned_packets, dropped_last_tile
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -23,4 +24,6 @@ MUTANTS = (
         precisions=(Precision.FP32,),
     ),
     Mutant("dropped tail", (("if (i >= N) return", "if (i >= N / 8 * 8) return"),), applies=lambda N: N % 8 != 0),
+    dropped_last_tile("if (i >= N) return;", "N"),
+    aligned_packets("normalise", "weight", "i", "N"),
 )

@@ -1,7 +1,8 @@
 """rms_norm over one whole vector: a reduction, then a map that needs its result."""
 
 from msbench import bounds
-from msbench.spec import Array, Case, Dim, Operator, Scalar, Split
+from msbench.operators import patchwork
+from msbench.spec import STANDARD_DISTRIBUTIONS, Array, Case, Dim, Operator, Scalar, Split
 
 
 def reference(xp, x, weight, bias, epsilon, N):
@@ -14,6 +15,11 @@ def bound(xp, u, out, x, weight, bias, epsilon, N):
     relative = (bounds.growth(xp, N) / 2 + 10) * bounds.FP32_ROUNDOFF
     scaled = xp.abs(out["y"] - bias)
     return bounds.rounded(xp, u, out["y"], relative * scaled + bounds.FP32_ROUNDOFF * xp.abs(out["y"]))
+
+
+def inputs(rng, distribution, epsilon, N):
+    drawn = {name: rng.floats(name, (N,), distribution) for name in ("weight", "bias")}
+    return {"x": rng.floats("x", (N,), distribution, kinds=patchwork.SMALL), **drawn}
 
 
 def case(n, split):
@@ -39,6 +45,8 @@ OPERATOR = Operator(
         case(2**25, Split.LARGE),
         case(100_003, Split.ODD),
     ),
+    inputs=inputs,
+    distributions=STANDARD_DISTRIBUTIONS,
     reference=reference,
     bound=bound,
     nbytes=lambda itemsize, N: 4 * N * itemsize,

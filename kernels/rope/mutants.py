@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import aligned_packets, dropped_last_tile
 from msbench.operators.mutants import Mutant
 
 FIRST, SECOND = "static_cast<float>(x[2 * index]);", "static_cast<float>(x[2 * index + 1]);"
@@ -33,4 +34,6 @@ MUTANTS = (
         applies=lambda M, D: M >= 2 and D >= 4,
     ),
     Mutant("stale output", (("y[2 * index + 1] =", "if (pair < pairs - 1) y[2 * index + 1] ="),)),
+    dropped_last_tile("if (index >= M * pairs) return;", "M * pairs", pairs="D / 2"),
+    aligned_packets("rope_kernel", "x", "2 * index", "M * D"),
 )

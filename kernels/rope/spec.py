@@ -3,16 +3,8 @@
 import math
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Scalar, Split
-
-
-def inputs(rng, distribution, base, M, D):
-    if distribution != "nonfinite":
-        return {"x": rng.floats("x", (M, D), distribution)}
-    # No infinity: its sign in the output would hang on the sign of a cosine that may be within rounding of zero.
-    x = rng.floats("x", (M, D), "uniform")
-    x.reshape(-1)[rng.position("x NaN", M * D)] = float("nan")
-    return {"x": x}
 
 
 def angles(xp, base, M, D):
@@ -69,7 +61,8 @@ OPERATOR = Operator(
     bound=bound,
     nbytes=lambda itemsize, M, D: 2 * M * D * itemsize,
     flops=lambda M, D: 3 * M * D,
-    inputs=inputs,
+    # No infinity: its sign in the output would hang on the sign of a cosine that may be within rounding of zero.
+    kinds=(*patchwork.FINITE, "deep", "subnormal", "nan"),
     valid=lambda M, D: D % 2 == 0,
     deterministic=True,
     bound_note=(

@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import aligned_packets, dropped_last_tile
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -41,4 +42,6 @@ MUTANTS = (
     Mutant("off by one element at the end", (("if (i >= N) return;", "if (i >= N - 1) return;"),)),
     Mutant("stale output", (("if (i >= N) return;", "if (i >= N || i % 64 == 63) return;"),), applies=many),
     Mutant("off by one element", (("x[i])", "x[i > 0 ? i - 1 : 0])"),), applies=many),
+    dropped_last_tile("if (i >= N) return;", "N"),
+    aligned_packets("row_tanh_kernel", "x", "i", "N"),
 )

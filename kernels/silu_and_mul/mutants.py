@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import aligned_packets, dropped_last_tile
 from msbench.operators.mutants import Mutant
 
 
@@ -39,4 +40,6 @@ MUTANTS = (
     ),
     Mutant("off by one row at the end", (("if (i >= B * D) return;", "if (i >= (B - 1) * D) return;"),)),
     Mutant("stale output", (("if (i >= B * D) return;", "if (i >= B * D || i % 64 == 63) return;"),), applies=many),
+    dropped_last_tile("if (i >= B * D) return;", "B * D"),
+    aligned_packets("silu_and_mul_kernel", "x", "row * 2 * D + column", "2 * B * D"),
 )

@@ -1,6 +1,7 @@
 """silu_and_mul: a gated map whose two inputs lie side by side in each row."""
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 
@@ -11,6 +12,15 @@ def reference(xp, x, B, D):
 
 def bound(xp, u, out, x, B, D):
     return bounds.gated(xp, u, out["y"], x[:, :D], x[:, D:])
+
+
+def inputs(rng, distribution, B, D):
+    if distribution not in patchwork.NAMES:
+        return {"x": rng.floats("x", (B, 2 * D), distribution)}
+    halves = (("gate", patchwork.GATES), ("value", patchwork.GATED))
+    return {
+        "x": rng.xp.concatenate([rng.floats(name, (B, D), distribution, kinds=some) for name, some in halves], axis=1)
+    }
 
 
 def case(b, d, split):
@@ -29,6 +39,7 @@ OPERATOR = Operator(
         case(4096, 12288, Split.LARGE),
         case(37, 1003, Split.ODD),
     ),
+    inputs=inputs,
     reference=reference,
     bound=bound,
     nbytes=lambda itemsize, B, D: 3 * B * D * itemsize,

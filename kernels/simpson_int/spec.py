@@ -1,7 +1,8 @@
 """simpson_int: an integral by the composite Simpson rule, which is a sum with alternating weights and a factor."""
 
 from msbench import bounds
-from msbench.spec import Array, Case, Dim, Operator, Scalar, Split
+from msbench.operators import patchwork
+from msbench.spec import STANDARD_DISTRIBUTIONS, Array, Case, Dim, Operator, Scalar, Split
 
 
 def last_sample(N):
@@ -20,7 +21,7 @@ def reference(xp, y, a, b, N):
 def bound(xp, u, out, y, a, b, N):
     last = last_sample(N)
     if last == 0:
-        return xp.zeros(1)
+        return xp.full(1, bounds.EITHER_ZERO)
     terms = 2 * y[: last + 1]
     terms[1::2] *= 2
     terms[[0, -1]] /= 2
@@ -54,6 +55,8 @@ OPERATOR = Operator(
         case(1_000_003, Split.ODD),
         case(10_007, Split.ODD, a=3.0, b=-0.5),
     ),
+    distributions=STANDARD_DISTRIBUTIONS,
+    kinds=patchwork.SMALL,
     reference=reference,
     bound=bound,
     nbytes=lambda itemsize, N: (N + 1) * itemsize,

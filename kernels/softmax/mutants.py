@@ -3,6 +3,7 @@
 Leaving out the subtraction of the maximum is not among them: uniform inputs are right without it, and others overflow.
 """
 
+from msbench.operators.mistakes import dropped_last_tile, maximum_from
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -39,4 +40,6 @@ MUTANTS = (
         applies=lambda N, C: C % 8 != 0,
     ),
     Mutant("stale output", (("if (row >= N) return", "if (row >= N - 1) return"),)),
+    dropped_last_tile("if (row >= N) return;", "N", "N * C"),
+    maximum_from("0.0f", "0", lambda N, C: N >= 100),
 )

@@ -24,6 +24,10 @@ def bound(xp, u, out, x, N, C):
     return bounds.rounded(xp, u, y, (relative * bounds.FP32_ROUNDOFF + u) * y)
 
 
+def inputs(rng, distribution, N, C):
+    return {"x": rng.floats("x", (N, C), distribution, axis=1)}
+
+
 def case(n, c, split):
     return Case((("N", n), ("C", c)), split)
 
@@ -40,6 +44,7 @@ OPERATOR = Operator(
         case(8192, 8192, Split.LARGE),
         case(37, 1003, Split.ODD),
     ),
+    inputs=inputs,
     reference=reference,
     bound=bound,
     nbytes=lambda itemsize, N, C: 2 * N * C * itemsize,

@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject. With one key Y is V's row, whatever the scores; hence kv ≥ 2."""
 
+from msbench.operators.mistakes import dropped_last_tile, maximum_from
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -73,4 +74,6 @@ MUTANTS = (
         ),
         applies=lambda q, kv, d, dv: kv >= 64 and many(q, kv, d, dv),
     ),
+    dropped_last_tile("if (element >= q * dv) return;", "q * dv"),
+    maximum_from("0.0f", "0", lambda q, kv, d, dv: q >= 60),
 )

@@ -3,6 +3,7 @@
 from math import sqrt
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 SLAB = 2**24
@@ -13,6 +14,10 @@ of the sum of squares, which is seven standard deviations or more (each is u/√
 
 SIZE = 8.0
 """What few_keys multiplies the elements of K with, besides √d."""
+DEEP = 512.0
+"""Scores of some queries in patches are about minus this: exp of them is zero in fp32."""
+KEYS = ("uniform", "few", "zeros", "tiny")
+QUERIES = (*KEYS, "ties", "infinities", "nan")
 FAR = 32.0
 """Scores that are the square of this apart have weights of zero, also in float64."""
 
@@ -67,8 +72,10 @@ def inputs(rng, distribution, q, kv, d, dv):
     """``few_keys``: sums with no room for inexact products, both that of a score and that of an output.
 
     A key has few elements that are not zero, which make scores of a few units; and the first columns of Q and K put the
-    scores of all but a few keys so low that their weights are zero.
+    scores of all but a few keys so low that their weights are zero. ``patchwork`` has queries all of whose scores are far below 0.
     """
+    if distribution in patchwork.NAMES:
+        return patches(rng, distribution, q, kv, d, dv)
     few = distribution == "few_keys"
     drawn = "uniform" if few else distribution
     Q, V = rng.floats("Q", (q, d), drawn), rng.floats("V", (kv, dv), drawn)
@@ -77,6 +84,16 @@ def inputs(rng, distribution, q, kv, d, dv):
         Q[:, 0] = FAR * sqrt(d)
         K[:, 0] = rng.xp.where(rng.few("keys", kv, 1)[:, 0] == 0, -FAR, 0)
     return {"Q": Q, "K": K, "V": V}
+
+
+def patches(rng, distribution, q, kv, d, dv):
+    """Kinds of queries, keys, and columns of V. What is not finite is in a query or a column, and leaves the others alone."""
+    Q = rng.floats("Q", (q, d), distribution, axis=1, kinds=QUERIES)
+    K = rng.floats("K", (kv, d), distribution, axis=1, kinds=KEYS)
+    deep = rng.integers("deep", (q,), 0, 8) == 0
+    Q[:, 0] = rng.xp.where(deep, rng.xp.float32(-DEEP * sqrt(d)), Q[:, 0])
+    K[:, 0] = 1
+    return {"Q": Q, "K": K, "V": rng.floats("V", (kv, dv), distribution, axis=0, kinds=patchwork.TERMS)}
 
 
 def case(q, kv, d, dv, split):
@@ -124,7 +141,7 @@ OPERATOR = Operator(
     inputs=inputs,
     # No "large": scores of 2⁸⁰ are known to 2⁵⁶, and which of them is the largest is anybody's guess. No "sorted": its
     # weights change so slowly that their roundings to bf16 are all alike.
-    distributions=("uniform", "integers", "spiked", "constant", "zeros", "tiny", "nonfinite", "few_keys"),
+    distributions=("uniform", "spiked", "constant", "few_keys", *patchwork.NAMES),
     bound_note=(
         "Scores err by 8·2⁻²⁴·√d times their largest partial sum (Higham and Mary 2019, theorem 3.1), which reaches Y "
         "through ∂Y/∂sⱼ = pⱼ(vⱼ - Y); scale, exponentials, the weights' sum and the second product add errors as in "

@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject. Up to eight elements one thread sorts alone, and nothing is merged."""
 
+from msbench.operators.mistakes import SURE, flushed_subnormals, lost_signs_of_zeros, more
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -20,4 +21,6 @@ MUTANTS = (
         (("to[start + i] = run[i]", "to[start + i] = static_cast<__nv_bfloat16>(run[i])"),),
         precisions=(Precision.FP32,),
     ),
+    flushed_subnormals("x[start + i]", more("N", SURE)),
+    lost_signs_of_zeros("x[start + i]", more("N", SURE)),
 )

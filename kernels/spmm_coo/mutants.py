@@ -6,6 +6,7 @@ mean length. bf16 rounding in between shows in bf16 only where enough rows have 
 exceeds the rows.
 """
 
+from msbench.operators.mistakes import dropped_last_tile, skipped_zeros
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -68,5 +69,11 @@ MUTANTS = (
         "skipped empty row",
         (("Y[i] = static_cast<scalar_t>(sums[i]);", "if (sums[i] != 0.0f) Y[i] = static_cast<scalar_t>(sums[i]);"),),
         applies=lambda rows, cols, nnz, K: nnz < rows,
+    ),
+    dropped_last_tile("if (i >= size) return;", "size", size="rows * K"),
+    skipped_zeros(
+        "static_cast<float>(values[k]) * static_cast<float>(X[col_indices[k] * K + j])",
+        "values[k]",
+        lambda rows, cols, nnz, K: nnz >= 5000 and K >= 60,
     ),
 )

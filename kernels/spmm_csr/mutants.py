@@ -6,6 +6,7 @@ mean length. bf16 rounding in between shows in bf16 only where enough rows have 
 exceeds the rows.
 """
 
+from msbench.operators.mistakes import dropped_last_tile, skipped_zeros
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -86,5 +87,11 @@ MUTANTS = (
         "transposed index",
         (("X[col_indices[k] * K + j]", "X[j * cols + col_indices[k]]"),),
         applies=lambda rows, cols, nnz, K: cols >= 2 and K >= 2,
+    ),
+    dropped_last_tile("if (i >= rows * K) return;", "rows * K"),
+    skipped_zeros(
+        "static_cast<float>(values[k]) * static_cast<float>(X[col_indices[k] * K + j])",
+        "values[k]",
+        lambda rows, cols, nnz, K: nnz >= 5000 and K >= 60,
     ),
 )

@@ -15,7 +15,7 @@ def bound(xp, u, out, values, col_indices, row_offsets, X, rows, cols, nnz, K):
 def inputs(rng, distribution, rows, cols, nnz, K):
     return {
         **sparse.draw_csr(rng, distribution, rows, cols, nnz),
-        "X": rng.floats("X", (cols, K), sparse.numbers(distribution)),
+        "X": sparse.draw_dense(rng, "X", (cols, K), distribution),
     }
 
 

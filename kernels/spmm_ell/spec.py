@@ -15,7 +15,7 @@ def bound(xp, u, out, values, col_ids, X, rows, cols, w, K):
 def inputs(rng, distribution, rows, cols, w, K):
     return {
         **sparse.draw_ell(rng, distribution, rows, cols, w),
-        "X": rng.floats("X", (cols, K), sparse.numbers(distribution)),
+        "X": sparse.draw_dense(rng, "X", (cols, K), distribution),
     }
 
 

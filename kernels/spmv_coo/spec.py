@@ -15,7 +15,7 @@ def bound(xp, u, out, values, row_indices, col_indices, x, rows, cols, nnz):
 def inputs(rng, distribution, rows, cols, nnz):
     return {
         **sparse.draw_coo(rng, distribution, rows, cols, nnz),
-        "x": rng.floats("x", (cols,), sparse.numbers(distribution)),
+        "x": sparse.draw_dense(rng, "x", (cols,), distribution),
     }
 
 
@@ -53,6 +53,8 @@ OPERATOR = Operator(
     bound=bound,
     nbytes=lambda itemsize, rows, cols, nnz: nnz * (itemsize + 8) + (cols + rows) * itemsize,
     flops=lambda rows, cols, nnz: 2 * nnz,
+    # Each entry reads an element of x in a random column: see sparse.gathered for how many sectors that moves.
+    gathered=lambda itemsize, rows, cols, nnz: sparse.gathered(itemsize, cols, nnz),
     inputs=inputs,
     distributions=sparse.ALL_DISTRIBUTIONS,
     valid=sparse.sensible,

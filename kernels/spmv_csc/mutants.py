@@ -6,6 +6,7 @@ mean length. bf16 rounding in between shows in bf16 only where enough rows have 
 exceeds the rows.
 """
 
+from msbench.operators.mistakes import dropped_last_tile, skipped_zeros
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -68,5 +69,11 @@ MUTANTS = (
             ),
         ),
         applies=lambda rows, cols, nnz: nnz < rows,
+    ),
+    dropped_last_tile("if (row >= rows) return;", "rows", "64 * rows"),
+    skipped_zeros(
+        "static_cast<float>(values[k]) * static_cast<float>(x[col])",
+        "values[k]",
+        lambda rows, cols, nnz: cols >= 4000 and nnz >= 20000,
     ),
 )

@@ -15,7 +15,7 @@ def bound(xp, u, out, values, row_indices, col_offsets, x, rows, cols, nnz):
 def inputs(rng, distribution, rows, cols, nnz):
     return {
         **sparse.draw_csc(rng, distribution, rows, cols, nnz),
-        "x": rng.floats("x", (cols,), sparse.numbers(distribution)),
+        "x": sparse.draw_dense(rng, "x", (cols,), distribution),
     }
 
 

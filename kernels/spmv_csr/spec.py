@@ -16,7 +16,7 @@ def bound(xp, u, out, values, col_indices, row_offsets, x, rows, cols, nnz):
 def inputs(rng, distribution, rows, cols, nnz):
     return {
         **sparse.draw_csr(rng, distribution, rows, cols, nnz),
-        "x": rng.floats("x", (cols,), sparse.numbers(distribution)),
+        "x": sparse.draw_dense(rng, "x", (cols,), distribution),
     }
 
 
@@ -52,6 +52,8 @@ OPERATOR = Operator(
     bound=bound,
     nbytes=lambda itemsize, rows, cols, nnz: nnz * (itemsize + 4) + (rows + 1) * 4 + (cols + rows) * itemsize,
     flops=lambda rows, cols, nnz: 2 * nnz,
+    # Each entry reads an element of x in a random column: see sparse.gathered for how many sectors that moves.
+    gathered=lambda itemsize, rows, cols, nnz: sparse.gathered(itemsize, cols, nnz),
     inputs=inputs,
     distributions=sparse.DISTRIBUTIONS,
     valid=lambda rows, cols, nnz: nnz <= rows * cols,

@@ -6,6 +6,7 @@ mean length. bf16 rounding in between shows in bf16 only where enough rows have 
 exceeds the rows.
 """
 
+from msbench.operators.mistakes import dropped_last_tile, skipped_zeros
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -76,5 +77,11 @@ MUTANTS = (
         "skipped empty row",
         (("y[row] = static_cast<scalar_t>(sum);", "if (col_ids[row * w] >= 0) y[row] = static_cast<scalar_t>(sum);"),),
         applies=lambda rows, cols, w: w == 1 and rows >= 6,
+    ),
+    dropped_last_tile("if (row >= rows) return;", "rows", "64 * rows"),
+    skipped_zeros(
+        "static_cast<float>(values[k]) * static_cast<float>(x[col])",
+        "values[k]",
+        lambda rows, cols, w: cols >= 2000 and rows * w >= 20000,
     ),
 )

@@ -15,7 +15,7 @@ def bound(xp, u, out, values, col_ids, x, rows, cols, w):
 def inputs(rng, distribution, rows, cols, w):
     return {
         **sparse.draw_ell(rng, distribution, rows, cols, w),
-        "x": rng.floats("x", (cols,), sparse.numbers(distribution)),
+        "x": sparse.draw_dense(rng, "x", (cols,), distribution),
     }
 
 
@@ -51,6 +51,9 @@ OPERATOR = Operator(
     bound=bound,
     nbytes=lambda itemsize, rows, cols, w: rows * w * (itemsize + 4) + (cols + rows) * itemsize,
     flops=lambda rows, cols, w: 2 * rows * w,
+    # Each entry reads an element of x in a random column: see sparse.gathered for how many sectors that moves. One row in
+    # eight is padded and not counted.
+    gathered=lambda itemsize, rows, cols, w: sparse.gathered(itemsize, cols, rows * w * 7 // 8),
     inputs=inputs,
     distributions=sparse.ALL_DISTRIBUTIONS,
     valid=lambda rows, cols, w: rows * w <= 2**26 and sparse.sensible(rows, cols, rows * w),

@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import dropped_last_tile, samples_before_it_rounds, skipped_zeros
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -38,5 +39,19 @@ MUTANTS = (
             ),
         ),
         applies=lambda M: M >= 8,
+    ),
+    dropped_last_tile("if (row >= M || column >= M) return;", "M", "M * M"),
+    skipped_zeros(
+        "static_cast<float>(A[row * M + k]) * static_cast<float>(B[k * M + column])",
+        "A[row * M + k]",
+        lambda M: M >= 60,
+    ),
+    samples_before_it_rounds(
+        "square_matrix_mul_kernel",
+        "sum += static_cast<float>(A[row * M + k]) * static_cast<float>(B[k * M + column]);",
+        "static_cast<float>(A[row * M + k])",
+        "static_cast<float>(B[k * M + column])",
+        {"A": "M * M", "B": "M * M"},
+        lambda M: M >= 256,
     ),
 )

@@ -1,6 +1,7 @@
 """square_matrix_mul: matrix multiplication from sizes that a warp could hold to sizes that fill the GPU."""
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 
@@ -13,10 +14,10 @@ def bound(xp, u, out, A, B, M):
 
 
 def inputs(rng, distribution, M):
-    few = distribution == "few_terms"
+    terms = patchwork.TERMS
     return {
-        "A": rng.floats("A", (M, M), "uniform" if few else distribution),
-        "B": rng.few("B", M, M) if few else rng.floats("B", (M, M), distribution),
+        "A": rng.floats("A", (M, M), distribution, axis=1, kinds=terms),
+        "B": rng.floats("B", (M, M), distribution, axis=0, kinds=terms),
     }
 
 
@@ -42,7 +43,6 @@ OPERATOR = Operator(
     flops=lambda M: 2 * M**3,
     compute="precision",
     inputs=inputs,
-    distributions=(*Operator.distributions, "few_terms"),
     bound_note=(
         "A sum of M products in fp32, in any order, errs by 8·2⁻²⁴·√M times its largest partial sum, √t if a row of A or "
         "a column of B is zero but for t elements (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight "

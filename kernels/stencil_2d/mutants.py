@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import dropped_last_tile, flushed_subnormals, lost_signs_of_zeros
 from msbench.operators.mutants import Mutant
 
 STEP = "static_cast<scalar_t>(centre + r * (neighbours - 4 * centre))"
@@ -29,4 +30,7 @@ MUTANTS = (
     Mutant("boundary not copied", (("u_new[at] = u_old[at];\n        return;", "u_new[at] = 0.0f;\n        return;"),)),
     Mutant("stale boundary", (("u_new[at] = u_old[at];\n        return;", "return;"),)),
     Mutant("dropped tail", (("j >= ny) return", "j >= ny / 4 * 4) return"),), lambda nx, ny: ny % 4 != 0),
+    dropped_last_tile("if (i >= nx || j >= ny) return;", "ny", "nx * ny"),
+    flushed_subnormals("u_old[at]", lambda nx, ny: nx + ny > 3000, edit="u_new[at] = {};"),
+    lost_signs_of_zeros("u_old[at]", lambda nx, ny: nx + ny > 3000, edit="u_new[at] = {};"),
 )

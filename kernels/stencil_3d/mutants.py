@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import dropped_last_tile, flushed_subnormals, lost_signs_of_zeros
 from msbench.operators.mutants import Mutant
 
 STEP = "static_cast<scalar_t>(centre + r * (neighbours - 6 * centre))"
@@ -33,4 +34,7 @@ MUTANTS = (
         (("if (j >= ny || k >= nz)", "if (j >= ny || k >= nz / 4 * 4)"),),
         lambda nx, ny, nz: nz % 4 != 0,
     ),
+    dropped_last_tile("if (j >= ny || k >= nz) return;", "nz", "nx * ny * nz"),
+    flushed_subnormals("u_old[at]", lambda nx, ny, nz: nx * ny + ny * nz + nx * nz > 3000, edit="u_new[at] = {};"),
+    lost_signs_of_zeros("u_old[at]", lambda nx, ny, nz: nx * ny + ny * nz + nx * nz > 3000, edit="u_new[at] = {};"),
 )

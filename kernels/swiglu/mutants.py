@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import aligned_packets, dropped_last_tile
 from msbench.operators.mutants import Mutant
 
 
@@ -35,4 +36,6 @@ MUTANTS = (
     Mutant("dropped tail", (("if (i >= N) return;", "if (i >= N / 8 * 8) return;"),), applies=lambda N: N % 8 != 0),
     Mutant("off by one element at the end", (("if (i >= N) return;", "if (i >= N - 1) return;"),)),
     Mutant("stale output", (("if (i >= N) return;", "if (i >= N || i % 64 == 63) return;"),), applies=many),
+    dropped_last_tile("if (i >= N) return;", "N"),
+    aligned_packets("swiglu_kernel", "gate", "i", "N"),
 )

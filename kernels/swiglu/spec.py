@@ -1,6 +1,7 @@
 """swiglu: a gated map of two vectors."""
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Scalar, Split
 
 
@@ -10,6 +11,11 @@ def reference(xp, gate, value, beta, N):
 
 def bound(xp, u, out, gate, value, beta, N):
     return bounds.gated(xp, u, out["out"], gate, value, beta)
+
+
+def inputs(rng, distribution, beta, N):
+    kinds = {"gate": patchwork.GATES, "value": patchwork.GATED}
+    return {name: rng.floats(name, (N,), distribution, kinds=some) for name, some in kinds.items()}
 
 
 def case(n, split, scalars=()):
@@ -30,6 +36,7 @@ OPERATOR = Operator(
         case(1_000_003, Split.ODD),
         case(1_000_003, Split.ODD, (("beta", 1.702),)),
     ),
+    inputs=inputs,
     reference=reference,
     bound=bound,
     nbytes=lambda itemsize, N: 3 * N * itemsize,

@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import lost_signs_of_zeros, maximum_from
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -43,5 +44,15 @@ MUTANTS = (
         "values compared in bf16",
         (("Found own{static_cast<float>(x[i]),", "Found own{static_cast<float>(static_cast<__nv_bfloat16>(x[i])),"),),
         precisions=(Precision.FP32,),
+    ),
+    lost_signs_of_zeros(
+        "first.value", lambda N, k: 50 <= N <= 3 * k, edit="static_cast<scalar_t>({})", distribution="signed_zeros"
+    ),
+    maximum_from(
+        "Found own{fmaxf(static_cast<float>(x[i]), 0.0f), static_cast<int32_t>(i)};",
+        "0",
+        lambda N, k: N >= 20,
+        distribution="negative",
+        old="Found own{static_cast<float>(x[i]), static_cast<int32_t>(i)};",
     ),
 )

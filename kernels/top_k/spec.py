@@ -56,7 +56,7 @@ OPERATOR = Operator(
     valid=lambda N, k: k <= N,
     bound_note=(
         "Values are moved and not computed with, and ties have a rule, so every value and every index has to be "
-        "exactly the one that belongs there. Values are compared as numbers: a zero of either sign is a zero."
+        "exactly the one that belongs there, with its sign if it is zero."
     ),
     library_note=(
         "cub::DeviceRadixSort::SortPairsDescending, which is stable and so follows the rule for ties, then the first k. "

@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject. The first row has one entry at most, so that S ≥ 2 is where weights matter."""
 
+from msbench.operators.mistakes import dropped_last_tile, maximum_from
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -51,4 +52,6 @@ MUTANTS = (
         (("if (element >= B * H * S * D) return", "if (element >= B * H * S * D / 32 * 32) return"),),
         applies=lambda B, H, S, D: B * H * S * D % 32,
     ),
+    dropped_last_tile("if (element >= B * H * S * D) return;", "B * H * S * D"),
+    maximum_from("0.0f", "0", lambda B, H, S, D: B * H * D >= 60 and S >= 60),
 )

@@ -3,6 +3,7 @@
 from math import sqrt
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 THRESHOLD = 0.5
@@ -12,6 +13,9 @@ BLOCK = 2**26
 """Elements of rows that are looked at together, up to ROWS: their partial sums end at the same keys."""
 ROWS = 8
 
+KEYS = ("uniform", "few", "zeros", "tiny")
+DEEP = 320.0
+"""Some scores in patches are about minus this: exp of them is zero in fp32."""
 FAR = 1000.0
 """The exponential of minus this is zero in float64, and so are the weights."""
 HUGE = 2.0**40
@@ -103,6 +107,8 @@ def largest_partial(xp, terms):
 
 
 def inputs(rng, distribution, B, H, S, D):
+    if distribution in patchwork.NAMES:
+        return patches(rng, distribution, B, H, S, D)
     drawn = "uniform" if distribution == "masked" else distribution
     q, k, v = (rng.floats(name, (B, H, S, D), drawn) for name in ("q", "k", "v"))
     mask = rng.floats("mask", (B, S, S), "uniform")
@@ -115,6 +121,23 @@ def inputs(rng, distribution, B, H, S, D):
         if B > 1:
             mask[B // 2 :] = 0
     return {"q": q, "k": k, "v": v, "mask": mask}
+
+
+def patches(rng, distribution, B, H, S, D):
+    """Kinds of queries, and of channels of keys and values.
+
+    Some queries have scores far below 0 in the channels in which all keys are near 1. No values are infinite: a weight that is
+    zero in fp32 only would make NaN of them.
+    """
+    shape = (B, H, S, D)
+    q = rng.floats("q", shape, distribution, axis=3, kinds=(*KEYS, "ties", "nan"))
+    k = rng.floats("k", shape, distribution, axis=2, kinds=KEYS)
+    v = rng.floats("v", shape, distribution, axis=2, kinds=(*patchwork.FINITE, "nan"))
+    near_one = rng.integers("near one", (B, H, 1, D), 0, 4) == 0
+    deep = rng.integers("deep", (B, H, S, 1), 0, 8) == 0
+    k = rng.xp.where(near_one, 1 + k / 8, k)
+    q = rng.xp.where(deep, rng.xp.float32(-DEEP * sqrt(D)), q)
+    return {"q": q, "k": k, "v": v, "mask": rng.floats("mask", (B, S, S), "uniform")}
 
 
 def pairs(B, H, S, D):
@@ -171,7 +194,7 @@ OPERATOR = Operator(
     flops=lambda B, H, S, D: 6 * pairs(B, H, S, D),
     inputs=inputs,
     # No "large": scores of 2⁸⁰ are known to 2⁵⁶, and which of them is the largest is anybody's guess.
-    distributions=("uniform", "masked", "integers", "spiked", "constant", "zeros", "tiny", "sorted", "nonfinite"),
+    distributions=("uniform", "masked", "spiked", "constant", "sorted", *patchwork.NAMES),
     valid=lambda B, H, S, D: B * H * S * D <= 2**27,
     bound_note=(
         "Rounding a score s at distance t from the largest changes its weight by (6|s| + 3t + 8)·2⁻²⁴ of itself, the "

@@ -1,5 +1,6 @@
 """Wrong kernels that the check must reject."""
 
+from msbench.operators.mistakes import aligned_packets
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -30,4 +31,5 @@ MUTANTS = (
     ),
     Mutant("dropped tail", (("if (i < N)", "if (i < N / 8 * 8)"),), applies=lambda N: N % 8 != 0),
     Mutant("stale output", (("if (i < N)", "if (i < N - 1)"),)),
+    aligned_packets("vector_add_kernel", "A", "i", "N"),
 )

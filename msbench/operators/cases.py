@@ -12,12 +12,15 @@ from msbench.operators.shapes import elements
 from msbench.spec import Case, Dim, Operator, Scalar, Split
 
 PUBLIC = (Split.PAPER, Split.LARGE, Split.ODD)
-SELECTORS = (*PUBLIC, "heldout", "all", "smallest")
+SELECTORS = (*PUBLIC, "heldout", "near", "all", "smallest")
 
 HELDOUT_COUNT = 4
 HELDOUT_ELEMENTS = 2**21
 _DRAWS = 10_000
 _WIDE = 100  # from this ratio of its ends on a range is drawn from on a logarithmic scale
+_NEAR_DRAWS = 1000
+_UPPER = 0.2  # of a size
+_SMALL = 16
 _NOTICEABLE = 0.1  # how far a drawn scalar is from the usual one, as a share of the larger of the two
 
 
@@ -25,7 +28,7 @@ def select_cases(op: Operator, selector: str, seed: int = 0) -> tuple[Case, ...]
     """The cases that ``selector`` names, each once, in the order named.
 
     A selector is one or more of ``paper``, ``large``, ``odd``, ``all`` (these three), ``heldout`` (drawn from
-    ``seed``), ``smallest``, and case ids such as ``N=1024`` or ``N=7,spiked``, separated by commas or plus signs. An id
+    ``seed``), ``near`` (hidden sizes close to public ones), ``smallest``, and case ids such as ``N=1024`` or ``N=7,spiked``, separated by commas or plus signs. An id
     may give any sizes within the declared ranges. A distribution's name after an id belongs to it: ``paper,N=7,large``
     has two parts, ``paper,N=7+large`` three.
 
@@ -64,6 +67,27 @@ def heldout(
         if accept is None or accept(case):
             drawn.setdefault(case.id, vary(op, case, seed))
     return tuple(drawn.values())
+
+
+def nearly(op: Operator, case: Case, seed: int) -> Case | None:
+    """A hidden case in the upper fifth below ``case``'s size, with odd dimensions as far as the operator has them.
+
+    Sizes up to ``_SMALL`` stay what they are. All arrays together hold at least four fifths of what those of ``case`` hold. The
+    same seed gives the same case. None where nothing fits, as for sizes that have to be powers of two.
+    """
+    rng = random.Random(f"{op.name}:{seed}:{case.id}:nearly")
+    most = elements(op, dict(case.dims))
+    for draw in range(_NEAR_DRAWS):
+        dims = []
+        even = rng.choice(op.dims) if draw >= _NEAR_DRAWS / 2 else None  # not every operator takes odd ones
+        for dim, (name, size) in zip(op.dims, case.dims, strict=True):
+            if size > _SMALL:
+                size = max(dim.low, int(size * rng.uniform(1 - _UPPER, 1)) // 2 * 2 + (dim is not even))
+            dims.append((name, size))
+        fits = (1 - _UPPER) * most <= elements(op, dict(dims)) <= most and tuple(dims) != case.dims
+        if fits and (op.valid is None or op.valid(**dict(dims))):
+            return vary(op, replace(case, dims=tuple(dims), split=Split.HELDOUT), seed)
+    return None
 
 
 def vary(op: Operator, case: Case, seed: int) -> Case:
@@ -137,6 +161,9 @@ def _select(op: Operator, part: str, seed: int) -> tuple[Case, ...]:
             return tuple(case for case in op.cases if case.split == part)
         case "heldout":
             return heldout(op, seed)
+        case "near":
+            found = (nearly(op, case, seed) for case in op.cases if case.split is not Split.ODD)
+            return tuple(case for case in found if case)
         case "smallest":
             return (min(op.cases, key=lambda case: elements(op, dict(case.dims))),)
     declared = {case.id: case for case in op.cases}

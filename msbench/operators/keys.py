@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msbench.operators import patchwork
+
 DISTRIBUTIONS = (
     "uniform",
     "integers",
@@ -13,7 +15,8 @@ DISTRIBUTIONS = (
     "magnitudes",
     "signed_zeros",
     "nan",
-    "nonfinite",
+    "negative",
+    *patchwork.NAMES,
 )
 """Standard ones, of which ``integers`` is full of ties and ``constant`` all equal, and those that ``draw`` describes."""
 
@@ -22,7 +25,8 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
     """float32 array of ``count`` keys from one of ``DISTRIBUTIONS``; ``rng`` is a ``msbench.harness.inputs.Draw``.
 
     ``descending``: from 1 to -1. ``magnitudes``: both signs, from 2^-100 to 2^100. ``signed_zeros``: -0, 0 and ±1. ``nan``:
-    one key in four is NaN, the others are small integers or infinite. Every NaN has a clear sign bit.
+    one key in four is NaN, the others are small integers or infinite. ``negative``: patches without a key above zero. Every NaN
+    has a clear sign bit. Zeros of ``patchwork`` are negative, so that who loses the sign is found out.
     """
     xp = rng.xp
     match distribution:
@@ -38,4 +42,13 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
             nan, infinity = float("nan"), float("inf")
             values = xp.asarray([nan, nan, infinity, -infinity, -1.0, 0.0, 1.0, 2.0], dtype="float32")
             return values[rng.integers(name, (count,), 0, 8)]
-    return rng.floats(name, (count,), distribution)
+        case "negative":
+            kinds = ("uniform", "large", "negative", "deep", "lowest")
+            return -xp.abs(rng.floats(name, (count,), "patchwork", kinds=kinds))
+    values = rng.floats(name, (count,), distribution)
+    if distribution == "patchwork":
+        small = (
+            values.view("uint32") & 0x7FFFFFFF
+        ) < 2**16  # what bf16 rounds to zero, too; by its bits, which CuPy leaves alone
+        values = xp.where(small, xp.float32(-0.0), values)
+    return values

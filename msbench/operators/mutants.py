@@ -16,6 +16,8 @@ from msbench.spec import Case, Operator, Precision, Split
 
 FILE = "mutants.py"
 
+Edit = tuple[str, str]
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -23,13 +25,17 @@ class Mutant:
 
     ``edits`` are pairs of texts, old and new; each old one occurs in ``naive.cu`` exactly once. ``applies`` gets the
     dimensions of a case and says whether the mutant is wrong there (None: everywhere); ``precisions`` says in which
-    precisions it is (None: in all).
+    precisions it is (None: in all). It shows on inputs of ``distribution``, in the ``variant`` of the check, and on each case or,
+    without ``everywhere``, on one at least: a kernel that looks at samples is right where these tell it.
     """
 
     name: str
-    edits: tuple[tuple[str, str], ...]
+    edits: tuple[Edit, ...]
     applies: Callable[..., bool] | None = None
     precisions: tuple[Precision, ...] | None = None
+    distribution: str = "uniform"
+    variant: str = "aligned"
+    everywhere: bool = True
 
     def source(self, naive: str) -> str:
         """The wrong kernel's source.
@@ -53,11 +59,11 @@ class Mutant:
         return Candidate(op.name, precision, self.source(naive), Origin.EXTERNAL, label=self.name)
 
     def wrong_on(self, cases: Iterable[Case]) -> tuple[Case, ...]:
-        """The cases on which the check must reject it, each once: with uniform inputs, and held-out ones with the usual scalars.
+        """The cases on which the check must reject it, each once: on its inputs, and held-out ones with the usual scalars.
 
         ``applies`` knows no others; a mutant is right where the scalar that it has instead is drawn.
         """
-        plain = (replace(case, distribution="uniform") for case in cases)
+        plain = (replace(case, distribution=self.distribution) for case in cases)
         usual = (replace(case, scalars=()) if case.split is Split.HELDOUT else case for case in plain)
         wanted = {case.id: case for case in usual}
         return tuple(c for c in wanted.values() if self.applies is None or self.applies(**dict(c.dims)))

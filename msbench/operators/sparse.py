@@ -13,24 +13,15 @@ ones, whose numbers are uniform:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Case, Split
 
-DISTRIBUTIONS = (
-    "uniform",
-    "skewed",
-    "integers",
-    "spiked",
-    "constant",
-    "zeros",
-    "tiny",
-    "large",
-    "sorted",
-    "nonfinite",
-)
+DISTRIBUTIONS = ("uniform", "skewed", "spiked", "constant", "sorted", "nonfinite", *patchwork.NAMES)
 """What ``spmv_csr`` is tried on."""
 ALL_DISTRIBUTIONS = (*DISTRIBUTIONS, "duplicates")
 """What the other sparse operators are tried on."""
@@ -46,6 +37,18 @@ LONGEST_MEAN = 2**15
 """Entries a row in the mean, at most: products of the ``constant`` distribution are at most 4 and multiples of 1/64, so
 that fp32 still adds this many of them exactly, where longer sums of equal terms round the same way each time."""
 
+SELDOM = 256
+"""In patches one element of a vector in so many is infinite."""
+
+SECTOR = 32
+"""Bytes that move between L2 and a multiprocessor at least, however few of them are wanted (CUDA C++ Programming Guide)."""
+
+ON_CHIP = 2**18
+"""Bytes of a multiprocessor's L1 cache and shared memory together, at most: 256 KiB on Hopper (tuning guide, 1.4.2)."""
+
+MULTIPROCESSORS = 256
+"""No device has more: of so many each works on nnz/256 entries at least, if they share them evenly."""
+
 _SLAB = 2**25  # float64 products that exist at a time: 256 MiB, and as much again for each temporary
 
 
@@ -55,6 +58,30 @@ class Entries(NamedTuple):
     rows: Any
     cols: Any
     values: Any
+
+
+# ------------------------------------------------------------------ work
+
+
+def gathered(itemsize: int, cols: int, nnz: int) -> int:
+    """Bytes of sectors of x [cols] that a product with ``nnz`` entries in random columns moves from L2, at least.
+
+    x has S = cols·itemsize/32 sectors. Take any n entries that a multiprocessor works on one after the other. Their columns are
+    independent, so they touch D(n) = S(1 - (1 - 1/S)ⁿ) different sectors in the mean. Of these at most M = 256 KiB/32 are
+    there when it begins, whatever was kept and with whatever foresight; the others have to come: D(n) - M. (The argument of
+    Hong and Kung 1981, "I/O complexity: the red-blue pebble game".) So of entries that are cut into runs of n each costs
+    (D(n) - M)/n sectors, and the run length that gives the most counts. A vector that fits (S ≤ M) costs nothing here.
+    Registers do not count: they can't be indexed by what is read.
+
+    What comes out of another multiprocessor's shared memory counts as if it came from L2. A kernel that sorts the entries by
+    column first may gather less, and moves every entry twice for that. Products with a dense matrix have no such bound: a
+    kernel can keep a few columns of X on chip and read the entries again.
+    """
+    sectors, kept = cols * itemsize / SECTOR, ON_CHIP / SECTOR
+    most = nnz / MULTIPROCESSORS
+    runs = [most / number for number in range(1, 65)]
+    share = max((sectors * -math.expm1(-n / sectors) - kept) / n for n in runs)
+    return max(0, int(nnz * share * SECTOR))
 
 
 # ------------------------------------------------------------------ formats
@@ -161,7 +188,7 @@ def draw_csr(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
     if distribution == "duplicates":
         col = col[rng.xp.arange(nnz) // 4]
     return {
-        "values": _values(rng, (nnz,), distribution),
+        "values": _values(rng, (nnz,), distribution, by_rows=True),
         "col_indices": col,
         "row_offsets": _offsets(rng.xp, row, rows),
     }
@@ -218,7 +245,10 @@ def draw_ell(rng: Any, distribution: str, rows: int, cols: int, w: int) -> dict[
     if distribution == "duplicates":
         col = col[:, place // 4]
     filled = place[None, :] < length[:, None]
-    return {"values": _values(rng, (rows, w), distribution), "col_ids": xp.where(filled, col, -1).astype("int32")}
+    return {
+        "values": _values(rng, (rows, w), distribution, by_rows=True),
+        "col_ids": xp.where(filled, col, -1).astype("int32"),
+    }
 
 
 def _entries(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> tuple[Any, Any]:
@@ -248,8 +278,23 @@ def _offsets(xp: Any, line: Any, lines: int) -> Any:
     return offsets
 
 
-def _values(rng: Any, shape: tuple[int, ...], distribution: str) -> Any:
-    return rng.floats("values", shape, numbers(distribution))
+def draw_dense(rng: Any, name: str, shape: tuple[int, ...], distribution: str) -> Any:
+    """The dense operand: a vector [cols], or a matrix [cols, K], each of whose columns is a patch.
+
+    In patches a vector has infinities so seldom that most rows do without.
+    """
+    if len(shape) == 1:
+        x = rng.floats(name, shape, numbers(distribution), kinds=patchwork.SMALL)
+        if distribution in patchwork.NAMES:
+            x[rng.integers(f"{name} infinities", (-(-shape[0] // SELDOM),), 0, shape[0])] = rng.xp.inf
+        return x
+    return rng.floats(name, shape, numbers(distribution), axis=0, kinds=patchwork.TERMS)
+
+
+def _values(rng: Any, shape: tuple[int, ...], distribution: str, by_rows: bool = False) -> Any:
+    """In patches, what is not finite stays in few rows if values are stored by rows, and would reach all of them if not."""
+    kinds = patchwork.TERMS if by_rows else patchwork.FINITE
+    return rng.floats("values", shape, numbers(distribution), kinds=kinds)
 
 
 # ------------------------------------------------------------------ cases

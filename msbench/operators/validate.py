@@ -15,14 +15,13 @@ from typing import Any
 from msbench.errors import SpecError
 from msbench.operators.cases import noticeable
 from msbench.operators.shapes import elements, shapes
-from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
+from msbench.spec import STANDARD_DISTRIBUTIONS, Array, Case, Dim, Operator, Precision, Scalar, Split
 
 _IDENTIFIER = re.compile(r"[A-Za-z]\w*", re.ASCII)
 _WORD = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 _DTYPES = ("T", "f32", "i32")
 _CTYPES = ("float", "int64_t")
 _COMPUTE = ("precision", "fp32", "tf32", "bf16", "fp64")
-STANDARD_DISTRIBUTIONS = Operator.distributions
 
 _C_WORDS = frozenset(
     word
@@ -149,7 +148,7 @@ def _callables(op: Operator) -> None:
     for field in ("reference", "bound", "nbytes", "flops"):
         value = getattr(op, field)
         _require(callable(value), field, f"{value!r} is not callable.")
-    for field in ("inputs", "valid"):
+    for field in ("inputs", "valid", "gathered"):
         value = getattr(op, field)
         _require(value is None or callable(value), field, f"{value!r} is neither callable nor None.")
     drawn = [a.name for a in op.inputs_ if a.dtype == "i32"]
@@ -200,10 +199,10 @@ def _case(op: Operator, case: Case) -> None:
 
 
 def _counts(op: Operator) -> None:
-    """nbytes, flops and valid are called once: a wrong signature shows here and not in the middle of a measurement."""
+    """nbytes, gathered, flops and valid are called once: a wrong signature shows here and not in the middle of a measurement."""
     case = min(op.cases, key=lambda c: elements(op, dict(c.dims)))
     dims = dict(case.dims)
-    calls = {"nbytes": {"itemsize": 4, **dims}, "flops": dims, "valid": dims}
+    calls = {"nbytes": {"itemsize": 4, **dims}, "gathered": {"itemsize": 4, **dims}, "flops": dims, "valid": dims}
     for field, arguments in calls.items():
         function = getattr(op, field)
         if function is None:

@@ -9,10 +9,11 @@ from msbench.model import Candidate, Origin
 from msbench.spec import Operator, Precision
 
 NAIVE = "naive.cu"
+BEST = "best.cu"
 
 
 def versions(op: Operator, precision: Precision) -> list[Candidate]:
-    """The naive kernel, then library baselines by name, then ``best/<precision>.cu`` where there is one.
+    """The naive kernel, then library baselines by name, then the best: ``best/<precision>.cu``, else ``best.cu`` for both.
 
     A file whose ``// msbench: precisions …`` directive leaves ``precision`` out is left out.
 
@@ -24,13 +25,13 @@ def versions(op: Operator, precision: Precision) -> list[Candidate]:
         raise SpecError(
             f"{folder / NAIVE} is missing. Every operator has a plain kernel that others are compared with."
         )
-    libraries = sorted(path for path in folder.glob("*.cu") if path.name != NAIVE)
+    libraries = sorted(path for path in folder.glob("*.cu") if path.name not in (NAIVE, BEST))
     found = [
         _read(op, precision, folder / NAIVE, Origin.NAIVE, "naive"),
         *(_read(op, precision, path, Origin.LIBRARY, path.stem) for path in libraries),
     ]
-    best = folder / "best" / f"{precision}.cu"
-    if best.is_file():
+    best = next((path for path in (folder / "best" / f"{precision}.cu", folder / BEST) if path.is_file()), None)
+    if best:
         found.append(_read(op, precision, best, Origin.EXPERT, "best"))
     return [candidate for candidate in found if precision in _precisions(folder, candidate)]
 

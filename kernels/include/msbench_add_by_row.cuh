@@ -1,0 +1,27 @@
+// Adding products to the sums of their rows when several lanes may have the same row: full rows of a matrix, and entries
+// stored more than once, would make atomic additions wait for each other one by one.
+#pragma once
+
+#include "msbench.cuh"
+
+namespace msbench {
+
+// Sums what lanes of the warp have for the same row: true in one lane of each, whose product is then the sum. Called by
+// whole warps; lanes with a row below 0 have nothing.
+__device__ inline bool combine_rows(int row, float& product) {
+    unsigned peers = __match_any_sync(~0u, row);
+    const int lane = threadIdx.x % 32;
+    int rank = __popc(peers & ((1u << lane) - 1));
+    const bool first = rank == 0;
+    peers &= ~1u << lane;  // those behind this lane; halved in each turn
+    while (__any_sync(~0u, peers != 0)) {
+        const int next = __ffs(peers);
+        const float other = __shfl_sync(~0u, product, next > 0 ? next - 1 : lane);
+        if (next > 0) product += other;
+        peers &= ~__ballot_sync(~0u, rank % 2 != 0);
+        rank /= 2;
+    }
+    return first && row >= 0;
+}
+
+}  // namespace msbench

@@ -1,0 +1,184 @@
+// fp32 matrices in two fp16 parts a number, x = (high + low / 2048) * unscale, in one launch and one read, for products of fp32 accuracy
+// on tensor cores.
+//
+// A power of two brings each line's largest element into [2^14, 2^15), and because the low part is scaled up by itself, elements down to
+// 2^-27 of the largest keep 22 bits. high * high + (high * low + low * high) / 2048 then errs by 8 * 2^-24 of a product at most. What
+// fp16 cannot hold is written into the line's unscale, see Planes.
+//
+// A cluster has 16 lines (64, 128 where K is short), each of its blocks a part of K: it stages its part in shared memory while it looks
+// for the extremes, which the blocks exchange, and splits it from there. Bytes: 4 read and 4 written for each element.
+#pragma once
+
+#include <cooperative_groups.h>
+#include <cuda_fp16.h>
+
+#include "msbench.cuh"
+#include "msbench_cluster.cuh"
+#include "msbench_lines.cuh"
+
+namespace msbench {
+
+// ---------------------------------------------------------------- planes
+
+constexpr int kPanelK = 32, kPanelRowBytes = kPanelK * 2, kPlanes = 2;
+constexpr float kLowScale = 2048.0f;
+
+// Panels of 32 k: [panel][plane][eight lines][four chunks][line], a chunk being 8 elements of a line: cores as wgmma reads them, so that
+// plain bulk copies bring them. `lines` and panels are rounded up with zeros; see split_layout.
+//
+// Of unscales the size is a power of two. Negative: the line has elements below 2^-27 of its largest. NaN, negative as well: it has others
+// that are not finite, or beyond 2^±80.
+struct Planes {
+    unsigned char* panels;
+    float* unscales;
+    int lines;
+
+    __device__ __forceinline__ unsigned char* panel(int panel, int plane, int line) const {
+        return panels + (int64_t(panel * kPlanes + plane) * lines + line) * kPanelRowBytes;
+    }
+};
+
+__device__ __forceinline__ void store_split(const float (&x)[8], float scale, const Planes& to, int panel, int line, int chunk) {
+    uint4 high, low;
+    unsigned *h = reinterpret_cast<unsigned*>(&high), *l = reinterpret_cast<unsigned*>(&low);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float a = x[2 * i] * scale, b = x[2 * i + 1] * scale;
+        const __half2 pair = __floats2half2_rn(a, b);
+        const float2 back = __half22float2(pair);
+        const __half2 rest = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
+        h[i] = reinterpret_cast<const unsigned&>(pair), l[i] = reinterpret_cast<const unsigned&>(rest);
+    }
+    const int at = chunk * 128 + line % 8 * 16;
+    *reinterpret_cast<uint4*>(to.panel(panel, 0, line / 8 * 8) + at) = high;
+    *reinterpret_cast<uint4*>(to.panel(panel, 1, line / 8 * 8) + at) = low;
+}
+
+// ---------------------------------------------------------------- scales
+
+constexpr int kTopExponent = 14;          // of a line's largest element after scaling; fp16 ends at 2^16
+constexpr float kSmallest = 0x1p-13f;     // from here on, both parts together hold 22 bits at least
+constexpr int kMostExponent = 80;         // of unscaled elements and their inverses, so that no product of scales overflows
+constexpr float kLargeEnough = 32.0f;     // times K and both unscales: what elements below kSmallest lose is 2^-24 of that
+
+struct Extremes {
+    unsigned largest = 0, smallest = 0x7f800000;  // magnitudes as bits; the smallest that is not zero
+
+    __device__ __forceinline__ void look(float x) {
+        const unsigned bits = __float_as_uint(x) & 0x7fffffff;
+        join(bits, bits ? bits : 0x7f800000);
+    }
+    __device__ __forceinline__ void join(unsigned other_largest, unsigned other_smallest) {
+        largest = max(largest, other_largest);
+        smallest = min(smallest, other_smallest);
+    }
+    __device__ __forceinline__ float unscale() const {
+        if (largest == 0) return 1.0f;
+        const int exponent = int(largest >> 23);
+        if (exponent > 127 + kMostExponent || exponent < 127 - kMostExponent) return __uint_as_float(0xffffffff);
+        const float unscale = __uint_as_float((exponent - kTopExponent) << 23);
+        return __uint_as_float(smallest) < kSmallest * unscale ? -unscale : unscale;
+    }
+};
+
+// 1 / |unscale|, which is a power of two.
+__device__ __forceinline__ float scale_of(float unscale) {
+    return __uint_as_float((254u << 23) - (__float_as_uint(unscale) & 0x7f800000));
+}
+
+// ---------------------------------------------------------------- the split
+
+constexpr int kSplitThreads = 256, kSplitElements = 1 << 14;  // of a block, a little more where K is uneven
+constexpr int kLineMultiple = 128, kChainPanels = 3;  // what lines and panels are rounded up to
+
+// Element k of a line of the staged part.
+template <int kLines>
+__device__ __forceinline__ int staged(bool across, int line, int k, int depth) {
+    return across ? (k ^ (kLines == 16 ? k / 8 & 1 : 0)) * kLines + line : line * (depth + 4) + k;  // neither has bank conflicts below
+}
+
+template <int kBytes>
+__device__ __forceinline__ void copy_async(float* shared, const float* global, bool inside) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(unsigned(__cvta_generic_to_shared(shared))), "l"(global),
+                 "n"(kBytes), "r"(inside ? kBytes : 0)
+                 : "memory");
+}
+
+template <int kLines, int kWidth>
+__device__ __forceinline__ void stage_lines(float* part, const Lines& from, int line0, int k0, int depth) {
+    const bool across = from.across();
+    const int fast = across ? kLines : depth;  // how many elements lie side by side
+    for (int i = threadIdx.x * kWidth; i < kLines * depth; i += kSplitThreads * kWidth) {
+        const int line = across ? i % fast : i / fast, k = across ? i / fast : i % fast;
+        const bool inside = line0 + line < from.count && k0 + k < from.K;
+        copy_async<kWidth * 4>(part + staged<kLines>(across, line, k, depth), inside ? from.at(line0 + line, k0 + k) : from.data, inside);
+    }
+}
+
+// Splits the lines of A, then those of B. gridDim.x: clusters of `parts` blocks with kLines lines each, and with `depth` of K each block, a
+// multiple of 32. Besides zeros `zeros` elements of C.
+template <int kLines>
+__global__ void __launch_bounds__(kSplitThreads, 3)
+    split_lines(const __grid_constant__ Lines A, const __grid_constant__ Lines B, const Planes a, const Planes b, int parts, int depth, int panels,
+                bool vectors_a, bool vectors_b, float* C, int64_t zeros) {
+    extern __shared__ __align__(16) float part[];
+    constexpr int kGroups = kSplitThreads / kLines, kMostParts = 16;  // a group of threads has a chunk of each line
+    __shared__ Extremes of_group[kGroups][kLines], of_part[kMostParts][kLines];
+    const auto cluster = cooperative_groups::this_cluster();
+    cluster.barrier_arrive();  // nobody writes to a block that has not started
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+    const int slab = int(blockIdx.x) / parts, rank = int(blockIdx.x) % parts, a_slabs = a.lines / kLines;
+    const bool is_a = slab < a_slabs;
+    const Lines& from = is_a ? A : B;
+    const Planes to = is_a ? a : b;
+    const int line0 = (is_a ? slab : slab - a_slabs) * kLines, k0 = rank * depth;
+    if (is_a ? vectors_a : vectors_b) stage_lines<kLines, 4>(part, from, line0, k0, depth);
+    else stage_lines<kLines, 1>(part, from, line0, k0, depth);
+    for (int64_t i = blockIdx.x * int64_t(kSplitThreads) + threadIdx.x; i < zeros; i += int64_t(gridDim.x) * kSplitThreads) C[i] = 0.0f;
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncthreads();
+
+    const int line = threadIdx.x % kLines, group = threadIdx.x / kLines, chunks = depth / 8;
+    const bool across = from.across();
+    const auto load = [&](int chunk, float (&x)[8]) {
+        if (across) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) x[i] = part[staged<kLines>(true, line, chunk * 8 + i, depth)];
+        } else {
+            const float4* from = reinterpret_cast<const float4*>(part + staged<kLines>(false, line, chunk * 8, depth));
+            *reinterpret_cast<float4*>(x) = from[0];
+            *reinterpret_cast<float4*>(x + 4) = from[1];
+        }
+    };
+    Extremes e;
+#pragma unroll 2
+    for (int chunk = group; chunk < chunks; chunk += kGroups) {
+        alignas(16) float x[8];
+        load(chunk, x);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) e.look(x[i]);
+    }
+    of_group[group][line] = e;
+    __syncthreads();
+    cluster.barrier_wait();
+    for (int peer = group; peer < parts; peer += kGroups) {
+#pragma unroll
+        for (int g = 0; g < kGroups; ++g) e.join(of_group[g][line].largest, of_group[g][line].smallest);
+        *cluster.map_shared_rank(&of_part[rank][line], peer) = e;
+    }
+    cluster.sync();
+    e = Extremes();
+    for (int p = 0; p < parts; ++p) e.join(of_part[p][line].largest, of_part[p][line].smallest);
+    const float unscale = e.unscale(), scale = scale_of(unscale);
+    if (rank == 0 && threadIdx.x < kLines) to.unscales[line0 + line] = unscale;
+#pragma unroll 2
+    for (int chunk = group; chunk < chunks; chunk += kGroups) {
+        alignas(16) float x[8];
+        load(chunk, x);
+        const int panel = (k0 + chunk * 8) / kPanelK;
+        if (panel < panels) store_split(x, scale, to, panel, line0 + line, chunk % 4);
+    }
+}
+
+}  // namespace msbench

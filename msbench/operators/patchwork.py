@@ -1,0 +1,181 @@
+"""Inputs in patches: each row, column or tile of an array draws its own kind, so that no sample of it tells what else is there.
+
+A kernel may look at a few places of its input, or know the timed one, and choose a way that is right for such numbers only.
+Where neighbouring patches hold numbers of every kind (``patchwork``), or one patch of each kind lies somewhere among uniform
+ones (``scattered``), there is no safe choice but to be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from msbench.errors import SpecError
+
+NAMES = ("patchwork", "scattered")
+
+LONGEST_RUN = 255
+FEWEST_RUNS = 16
+"""An array that is cut into runs of memory has this many at least, as far as it has so many elements."""
+
+SELDOM = 128
+"""Scattered patches are at most one in so many, so that 64 samples seldom meet one."""
+
+FEW = 4
+"""How many elements of a patch of kind ``few`` are not zero, on average: a sum of so few products has no room for inexact ones."""
+
+
+class Kind(NamedTuple):
+    """Of what a patch is made: ``scale``·u + ``offset`` for u in [-1, 1), a multiple of 1/``levels``.
+
+    A ``share`` of its elements is ``a`` or ``b`` instead, as often one as the other.
+    """
+
+    scale: float = 1.0
+    offset: float = 0.0
+    levels: float = 2.0**23
+    share: float = 0.0
+    a: float = 0.0
+    b: float = 0.0
+
+
+_INFINITY = float("inf")
+_NAN = float("nan")
+
+KINDS: MappingProxyType[str, Kind] = MappingProxyType(
+    {
+        "uniform": Kind(),
+        "few": Kind(a=-0.0),  # its share follows from the patch's size
+        "spiked": Kind(share=1 / 64, a=256.0, b=-256.0),
+        "ties": Kind(scale=4.0, levels=4.0),
+        "zeros": Kind(share=1.0, a=0.0, b=-0.0),
+        "negative": Kind(scale=16.0, offset=-48.0),
+        "deep": Kind(scale=8.0, offset=-320.0),  # exp of it is zero in fp32
+        "large": Kind(scale=2.0**40),
+        "tiny": Kind(scale=2.0**-56),
+        "subnormal": Kind(),  # below 2^-127
+        "gaps": Kind(share=3 / 4, a=-_INFINITY, b=-_INFINITY),
+        "lowest": Kind(share=1.0, a=-_INFINITY, b=-_INFINITY),
+        "lone": Kind(a=_INFINITY, b=-_INFINITY),  # its share, too
+        "infinities": Kind(share=1 / 16, a=_INFINITY, b=-_INFINITY),
+        "nan": Kind(share=1 / 16, a=_NAN, b=_NAN),
+    }
+)
+
+EVERY = tuple(KINDS)
+"""For operators that work on each element alone, or move it."""
+NONFINITE = ("gaps", "lowest", "lone", "infinities", "nan")
+SMALL = ("uniform", "few", "spiked", "ties", "zeros", "negative", "tiny")
+"""For sums over all patches, in which a large one would hide every other."""
+FINITE = (*SMALL, "large")
+TERMS = (*FINITE, *NONFINITE)
+"""For sums of products: a subnormal factor's product may be flushed, or not, as often as there are terms."""
+GATES = tuple(kind for kind in EVERY if kind not in ("spiked", "deep"))
+"""For what is multiplied with a logistic function of itself, and then with one of ``GATED``."""
+GATED = tuple(kind for kind in EVERY if kind not in ("gaps", "lowest", "lone", "infinities"))
+"""No infinity: a logistic function that is zero in fp32 only would make NaN of it."""
+
+
+def draw(
+    rng: Any,
+    name: str,
+    shape: tuple[int, ...],
+    distribution: str,
+    axis: int | None,
+    tile: tuple[int, int] | None,
+    kinds: tuple[str, ...],
+) -> Any:
+    """float32 array from one of ``NAMES``; ``rng`` is a ``msbench.harness.inputs.Draw``, see its ``floats`` for the rest.
+
+    Raises:
+        SpecError: ``kinds`` are not some of ``KINDS``, the first of them ``uniform``.
+    """
+    if kinds[:1] != ("uniform",) or not set(kinds) <= set(KINDS):
+        raise SpecError(f"kinds {', '.join(kinds)}: give some of {', '.join(KINDS)}, and uniform first.")
+    xp = rng.xp
+    if not prod(shape):
+        return xp.empty(shape, dtype="float32")
+    cut = _lines(shape, axis) if axis is not None else _tiles(shape, tile) if tile else _runs(rng, name, prod(shape))
+    if distribution == "patchwork":
+        drawn = rng.integers(f"{name} kinds", (cut.count,), 0, len(kinds))
+    else:
+        drawn = _scattered(rng, name, cut.count, len(kinds))
+    rows = [KINDS[kind] for kind in kinds]
+    shares = [_share(kind, cut.size) for kind in kinds]
+    scale, offset, levels = (xp.asarray([getattr(row, f) for row in rows]) for f in ("scale", "offset", "levels"))
+    limit = xp.asarray([int(share * 2**20) for share in shares], dtype="uint64")
+    others = xp.asarray([value for row in rows for value in (row.a, row.b)], dtype="float32")
+
+    # As bits: CuPy makes zero of what is subnormal wherever it computes or converts.
+    subnormal = kinds.index("subnormal") if "subnormal" in kinds else None
+
+    def value(bits: Any, index: Any) -> Any:
+        kind = drawn[cut.of(index)]
+        steps = xp.floor(((bits >> 40) * 2.0**-23 - 1) * levels[kind])
+        number = (steps / levels[kind] * scale[kind] + offset[kind]).astype("float32")
+        if subnormal is not None:
+            tiniest = (bits >> 42) + ((bits >> 41) & 1) * 2**31
+            number = xp.where(kind == subnormal, tiniest.astype("uint32").view("float32"), number)
+        other = others[2 * kind + ((bits >> 20) & 1).astype("int32")]
+        return xp.where((bits & (2**20 - 1)) < limit[kind], other, number)
+
+    return rng.fill(name, shape, "float32", value)
+
+
+def _share(kind: str, size: int) -> float:
+    """Of the elements of a patch of ``size``, how many are not drawn but given."""
+    match kind:
+        case "few":
+            return max(0.0, 1 - FEW / size)
+        case "lone":
+            return 1 / size
+    return KINDS[kind].share
+
+
+def _scattered(rng: Any, name: str, count: int, kinds: int) -> Any:
+    """The kind of each of ``count`` patches, int32: the first one's but for one patch in ``SELDOM`` or more, each in its own part.
+
+    The second kind is always among them, and each of the others where there is room.
+    """
+    drawn = rng.xp.zeros(count, dtype="int32")
+    parts = max(1, min(kinds - 1, count // SELDOM))
+    turn, first = rng.position(f"{name} turn", parts), rng.position(f"{name} first kind", max(1, kinds - 2))
+    for part in range(parts):
+        start, end = count * part // parts, count * (part + 1) // parts
+        number = (part + turn) % parts
+        kind = 1 if number == 0 else 2 + (first + number) % (kinds - 2)
+        drawn[start + rng.position(f"{name} place {part}", end - start)] = min(kind, kinds - 1)
+    return drawn
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """How an array is cut: ``count`` patches of ``size`` elements, and the patch ``of`` the elements with some flat indices."""
+
+    count: int
+    size: int
+    of: Callable[[Any], Any]
+
+
+def _lines(shape: tuple[int, ...], axis: int) -> _Cut:
+    axis %= len(shape)
+    length, inner = shape[axis], prod(shape[axis + 1 :])
+    if inner == 1:
+        return _Cut(prod(shape[:axis]), length, lambda index: index // length)
+    return _Cut(prod(shape[:axis]) * inner, length, lambda index: index // (length * inner) * inner + index % inner)
+
+
+def _tiles(shape: tuple[int, ...], tile: tuple[int, int]) -> _Cut:
+    """All axes but the last count as rows."""
+    width, (high, wide) = shape[-1], tile
+    across = -(-width // wide)
+    count = -(-prod(shape[:-1]) // high) * across
+    return _Cut(count, high * wide, lambda index: index // width // high * across + index % width // wide)
+
+
+def _runs(rng: Any, name: str, size: int) -> _Cut:
+    length = 1 + rng.position(f"{name} run", max(1, min(LONGEST_RUN, size // FEWEST_RUNS)))
+    return _Cut(-(-size // length), length, lambda index: index // length)

@@ -1,0 +1,110 @@
+"""Blocks that the kernels for sparse matrices share: lines of entries, sums of lanes by row, items brought together by rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.kernels.building import called
+
+SOURCE = """
+#include <msbench_find_line.cuh>
+#include <msbench_row_bins.cuh>
+#include <msbench_spread_sums.cuh>
+
+using namespace msbench;
+
+constexpr int kThreads = 64;
+
+__global__ void lines_of(const int32_t* offsets, int lines, int begin, int end, int32_t* found) {
+    __shared__ int scratch[kThreads];
+    const LinesOfTile<kThreads> line(offsets, lines, begin, end, scratch);
+    for (int k = begin + int(threadIdx.x); k < end; k += kThreads) found[k] = line(k);
+}
+EXPORTED lines(const int32_t* offsets, int32_t* found, int64_t count, int64_t total, int64_t tile) {
+    for (int64_t begin = 0; begin < total; begin += tile)
+        lines_of<<<1, kThreads>>>(offsets, int(count), int(begin), int(std::min(begin + tile, total)), found);
+    return cudaGetLastError();
+}
+
+__global__ void combined(const int32_t* row, const float* term, float* sums, int32_t* additions) {
+    float sum = term[threadIdx.x];
+    if (!combine_rows(row[threadIdx.x], sum)) return;
+    sums[row[threadIdx.x]] = sum;
+    atomicAdd(additions + row[threadIdx.x], 1);
+}
+EXPORTED combine(const int32_t* row, const float* term, float* sums, int32_t* additions) {
+    combined<<<1, 32>>>(row, term, sums, additions);
+    return cudaGetLastError();
+}
+
+__global__ void spread_over(const int32_t* row, const float* term, int count, float* sums, int rows, const __grid_constant__ SpreadSums spread) {
+    const int i = blockIdx.x * kThreads + threadIdx.x;
+    spread.add(i < count ? row[i] : -1, i < count ? term[i] : 0.0f);
+    spread.collect(rows, [&](int r, float sum) { sums[r] = sum; });
+}
+EXPORTED spread_sums(const int32_t* row, const float* term, float* sums, int64_t count, int64_t rows) {
+    return Launch(unsigned(ceil_div(count, kThreads)), kThreads, 0).cooperative()(
+        spread_over, row, term, int(count), sums, int(rows), SpreadSums(rows));
+}
+
+__global__ void fill(const int32_t* row, const float* term, int count, const __grid_constant__ RowBins<float, 256> bins) {
+    extern __shared__ __align__(16) char memory[];
+    int own[8];
+    float item[8];
+    for (int i = 0; i < 8; ++i) {
+        const int at = blockIdx.x * bins.kTile + i * 256 + int(threadIdx.x);
+        own[i] = at < count ? row[at] : -1;
+        item[i] = at < count ? term[at] : 0.0f;
+    }
+    store_tile(bins, blockIdx.x, own, item, *reinterpret_cast<TileScratch<float, 256>*>(memory));
+}
+EXPORTED binned_sums(const int32_t* row, const float* term, float* sums, char* workspace, int64_t count, int64_t rows) {
+    const RowBins<float, 256> bins(workspace, rows, count);
+    const cudaError_t error = Launch(bins.tiles, 256, 0).shared(sizeof(TileScratch<float, 256>))(fill, row, term, int(count), bins);
+    if (error != cudaSuccess) return error;
+    return Launch(bins.kBins, 256, 0)(sum_bins<float, 256>, bins, sums, rows);
+}
+"""
+
+
+@pytest.mark.parametrize(("empty", "tile"), [(0.0, 100), (0.9, 1000), (0.999, 7)])
+def test_lines(empty: float, tile: int) -> None:
+    """Most lines may be empty: then a tile's are more than a block has threads."""
+    rng = np.random.default_rng(1)
+    lengths = np.where(rng.random(5000) < empty, 0, rng.integers(1, 9, 5000))
+    lengths[[0, 4999]] = 0
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    total = int(offsets[-1])
+    _, found = called("float", SOURCE, "lines", offsets, np.full(total, -1, np.int32), 5000, total, tile)
+    np.testing.assert_array_equal(found, np.repeat(np.arange(5000), lengths))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 31])
+def test_each_row_is_added_once_a_warp(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    row = rng.integers(-1, rows, 32).astype(np.int32)
+    terms = rng.integers(-8, 9, 32).astype(np.float32)
+    *_, sums, additions = called(
+        "float", SOURCE, "combine", row, terms, np.zeros(rows, np.float32), np.zeros(rows, np.int32)
+    )
+    np.testing.assert_array_equal(sums, np.bincount(row[row >= 0], terms[row >= 0], rows))
+    np.testing.assert_array_equal(additions, np.isin(np.arange(rows), row))
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+@pytest.mark.parametrize("rows", [1, 300, 3000])
+@pytest.mark.parametrize("function", ["spread_sums", "binned_sums"])
+def test_sums_by_row(function: str, rows: int, skewed: bool) -> None:
+    """Twice, since what lies between calls has to be as it was; one row may have most of the terms."""
+    rng = np.random.default_rng(rows)
+    count = 500 if function == "spread_sums" else 5000
+    row = rng.integers(0, rows, count).astype(np.int32)
+    if skewed:
+        row[rng.random(count) < 0.8] = rows // 2
+    terms = rng.integers(-8, 9, count).astype(np.float32)
+    given = [row, terms, np.full(rows, np.nan, np.float32)]
+    if function == "binned_sums":
+        given.append(np.full(1 << 18, 255, np.uint8))
+    sums = called("float", SOURCE, function, *given, count, rows, times=2)[2]
+    np.testing.assert_array_equal(sums, np.bincount(row, terms, rows))

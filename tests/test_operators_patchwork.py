@@ -1,0 +1,108 @@
+"""Patches: every kind is there, each where it should be, and none is to be told from a sample."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from msbench.errors import SpecError
+from msbench.harness.inputs import Draw
+from msbench.operators import patchwork
+
+seeds = st.integers(0, 10**9)
+some = settings(deadline=None, max_examples=40)
+
+
+CERTAIN = set(patchwork.EVERY) - {"uniform", "few", "spiked", "lone"}
+"""Kinds that a patch is always seen to be of; a short one may have no spike, no infinity,
+and no element at all that is not zero."""
+
+
+def draw(seed: int, shape: tuple[int, ...], distribution: str = "patchwork", **how: object) -> np.ndarray:
+    drawn = Draw(np, "test", str(seed)).floats("x", shape, distribution, **how)  # type: ignore[arg-type]
+    assert drawn.dtype == np.float32 and drawn.shape == shape
+    return np.asarray(drawn)
+
+
+def kind_of(patch: np.ndarray) -> str:
+    """What a patch of some hundred elements is, told by its elements alone."""
+    size, finite = np.abs(patch[np.isfinite(patch)]), np.isfinite(patch)
+    if np.isnan(patch).any():
+        return "nan"
+    if not finite.any():
+        return "lowest"
+    if np.count_nonzero(finite) > 0.98 * patch.size and not finite.all():
+        return "lone"
+    if not finite.all():
+        return "infinities" if (patch == np.inf).any() else "gaps"
+    if size.max() == 0:
+        return "zeros"
+    if np.count_nonzero(patch) < 30:
+        return "few"
+    if size.max() > 300 and size.max() <= 328:
+        return "deep"
+    largest = {2.0**40: "large", 256.0: "spiked", 64.0: "negative", 4.0: "ties", 1.0: "uniform"}
+    smaller = {2.0**-56: "tiny", 2.0**-127: "subnormal"}
+    found = [kind for limit, kind in (largest | smaller).items() if limit / 2 < size.max() <= limit]
+    assert len(found) == 1, size.max()
+    return found[0]
+
+
+@some
+@given(seeds, st.integers(1, 400), st.integers(200, 400))
+def test_every_row_and_every_column_is_of_one_kind(seed: int, rows: int, width: int) -> None:
+    across = [kind_of(row) for row in draw(seed, (rows, width), axis=1)]
+    down = [kind_of(column) for column in draw(seed, (width, rows), axis=0).T]
+    for kinds in (across, down):
+        assert len(set(kinds)) >= min(rows, 14) / 3
+    if rows == 400:
+        assert set(across) & set(down) >= CERTAIN
+
+
+@some
+@given(seeds, st.sampled_from([(3, 64, 70), (40, 90), (1, 900)]), st.integers(1, 12), st.integers(30, 60))
+def test_tiles_are_of_one_kind(seed: int, shape: tuple[int, ...], high: int, wide: int) -> None:
+    x = draw(seed, shape, tile=(high, wide), kinds=("uniform", "lowest", "large")).reshape(-1, shape[-1])
+    for top in range(0, x.shape[0], high):
+        for left in range(0, x.shape[1], wide):
+            tile = x[top : top + high, left : left + wide]
+            assert (tile == -np.inf).all() or (np.abs(tile) <= 1).all() or (np.abs(tile) > 1).mean() > 0.9
+
+
+@some
+@given(seeds, st.sampled_from(patchwork.NAMES), st.integers(0, 5000))
+def test_memory_is_cut_into_runs_of_any_length(seed: int, distribution: str, size: int) -> None:
+    x = draw(seed, (size,), distribution)
+    assert not np.signbit(x[np.isnan(x)]).any()
+    if distribution == "patchwork" or not size:
+        return
+    usual = (np.abs(x) <= 1) & (np.abs(x) > 2.0**-24)
+    assert usual.mean() > 0.3 or size < 32
+
+
+def test_among_scattered_patches_each_kind_is_there_once_and_hardly_ever_in_a_sample() -> None:
+    missed = 0
+    for seed in range(50):
+        x = draw(seed, (3000, 260), "scattered", axis=1)
+        kinds = [kind_of(row) for row in x]
+        unlike = [kind for kind in kinds if kind != "uniform"]
+        assert len(unlike) < len(patchwork.EVERY) and len(set(unlike)) >= len(unlike) - 1 and set(unlike) >= CERTAIN
+        sample = x[np.random.default_rng(seed).integers(0, 3000, 64), 0]
+        missed += bool(((np.abs(sample) <= 1) & (np.abs(sample) > 2.0**-24)).all())
+    assert missed > 25
+
+
+def test_zeros_have_both_signs_and_few_terms_are_few() -> None:
+    zeros = draw(1, (64, 2000), axis=1, kinds=("uniform", "zeros"))
+    zeros = zeros[(zeros == 0).all(axis=1)]
+    assert len(zeros) > 9 and 0.4 < np.signbit(zeros).mean() < 0.6
+    few = np.count_nonzero(draw(1, (400, 2000), axis=1, kinds=("uniform", "few")), axis=1)
+    assert 2 < few[few < 100].mean() < 6
+
+
+@pytest.mark.parametrize("kinds", [(), ("few",), ("uniform", "odd")])
+def test_kinds_are_checked(kinds: tuple[str, ...]) -> None:
+    with pytest.raises(SpecError, match="uniform first"):
+        draw(1, (3,), kinds=kinds)
