@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msbench.errors import UnsupportedError, WorkerError
-from msbench.harness.check import fault_of
-from msbench.harness.protocols import Executor, Runner
+from msbench.harness.check.case import fault_of
+from msbench.harness.protocols import Executor, Records, Runner
 from msbench.harness.spans import span
 from msbench.model import (
     BuildResult,
@@ -23,6 +23,7 @@ from msbench.model import (
     Failure,
     Fault,
     Measurement,
+    Origin,
     Profile,
     Stage,
     Status,
@@ -58,10 +59,16 @@ class Entry:
     notes: list[str] = field(default_factory=list)
     refused: set[Dims] = field(default_factory=set)
     untimed_ns: dict[Case, float] = field(default_factory=dict)
+    record: dict[str, Any] | None = None
 
     @property
     def name(self) -> str:
         return self.candidate.label or f"{self.candidate.origin} {self.candidate.id[:8]}"
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is a naive kernel or a library's version, which are there to be beaten and gain nothing by cheating."""
+        return self.candidate.origin in (Origin.NAIVE, Origin.LIBRARY)
 
     @property
     def alive(self) -> bool:
@@ -83,6 +90,12 @@ class Entry:
             self.fail(stage, Failure(fault_of(error), str(error), error.log))
         finally:
             self.seconds += time.perf_counter() - start
+            self.note_record()
+
+    def note_record(self) -> None:
+        """Keep what the latest call was."""
+        if isinstance(self.runner, Records):
+            self.record = self.runner.recorded or self.record
 
     def tell_refused(self, cases: Sequence[Case]) -> None:
         """Say which cases a library does not take; one that takes none has no times."""
@@ -121,6 +134,7 @@ class Entry:
             harness=harness,
             recorded_from=self.recorded.recorded_from if self.recorded else None,
             note=" ".join(self.notes),
+            record=self.recorded.record if self.recorded else self.record,
         )
 
 

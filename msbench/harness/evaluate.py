@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import Self
 
 from msbench.errors import DeviceFull, WorkerError
-from msbench.harness import confine, measuring, profiling
-from msbench.harness.check import CaseCheck
+from msbench.harness import measuring, profiling
+from msbench.harness.check.case import CaseCheck
+from msbench.harness.check.schedule import Scheduled, schedule
+from msbench.harness.digest import harness_digest
 from msbench.harness.entry import Entry, end_processes
 from msbench.harness.gpu_memory import memory_for
 from msbench.harness.protocols import Checks, Executor, Foresees, Plan, Progress, Remembers, Rests, Runner
-from msbench.harness.schedule import Scheduled, schedule
+from msbench.harness.sandbox import confine
 from msbench.harness.spans import Spans, span
 from msbench.model import (
     BuildResult,
@@ -33,14 +33,13 @@ from msbench.model import (
     Origin,
     Stage,
     Status,
-    digest,
 )
 from msbench.spec import Case, Operator, Precision
 
 Build = Callable[[Operator, Candidate], BuildResult]
 Room = Callable[[Operator, Precision, Case], AbstractContextManager[object]]
 
-__all__ = ["Checks", "Executor", "Plan", "Progress", "Remembers", "Runner", "evaluate", "harness_digest"]
+__all__ = ["Checks", "Executor", "Plan", "Progress", "Remembers", "Runner", "evaluate"]
 
 
 def evaluate(
@@ -67,17 +66,6 @@ def evaluate(
     with Group(executor, operator, precision, candidates, plan, progress=progress) as group:
         group.check()
         return group.finish(command)
-
-
-@cache
-def harness_digest() -> str:
-    """The hash of the source files that figures and verdicts depend on: other code makes other figures."""
-    package = Path(__file__).resolve().parent.parent
-    files = [package / "statistics.py", package / "roofline.py"]
-    for folder in ("harness", "executors", "emulator"):
-        files += [p for p in (package / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
-    parts = [part for p in sorted(files) for part in (p.relative_to(package).as_posix(), p.read_bytes())]
-    return digest(*parts)
 
 
 class Group:
@@ -165,7 +153,7 @@ class Group:
             self._recall(self.executor)
         device = self.executor.checked_on() if isinstance(self.executor, Remembers) else self.executor.device()
         return [
-            entry.evaluation(self.executor.name, device, command, self.plan.seed, harness_digest())
+            entry.evaluation(self.executor.name, device, command, self.plan.seed, harness_digest(self.op))
             for entry in self._entries
         ]
 
@@ -192,7 +180,8 @@ class Group:
 
     def _check(self) -> None:
         self.progress.started(f"checking {self._task}")
-        planned = schedule(self.op, self.plan, self.executor.check_limit)
+        planned = schedule(self.op, replace(self.plan, trusted=False), self.executor.check_limit)
+        of_baselines = {item.case.id: item for item in schedule(self.op, self.plan, self.executor.check_limit)}
         left_out = sum(case not in {item.case for item in planned} for case in self.plan.cases)
         for entry in filter(lambda entry: entry.alive, self._entries):
             if not planned:
@@ -205,11 +194,18 @@ class Group:
             alive = [entry for entry in self._entries if entry.alive]
             if not alive:
                 return
+            asked = [
+                (entry, one)
+                for entry in alive
+                if (one := of_baselines.get(item.case.id) if entry.is_baseline else item) is not None
+            ]
+            if not asked:
+                continue
             check = CaseCheck(self.executor, self.op, self.precision, item.case, self.plan.seed)
             room = self._room(self.op, self.precision, item.case) if self._room else nullcontext()
             with room, memory_for("check", self.executor, self.op, self.precision, item.case), check:
-                for entry in alive:
-                    self._check_one(entry, check, item)
+                for entry, one in asked:
+                    self._check_one(entry, check, one)
             self.progress.advanced(done, len(planned), item.case.id)
         for entry in self._entries:
             entry.tell_refused(self.plan.cases)

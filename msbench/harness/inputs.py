@@ -14,7 +14,7 @@ from typing import Any
 
 from msbench.errors import SpecError
 from msbench.model import digest
-from msbench.operators import place, shapes
+from msbench.operators import patchwork, place, shapes
 from msbench.spec import Array, Case, Operator, Precision
 
 _MASK = 2**64 - 1
@@ -28,7 +28,7 @@ TINY = 2.0**-56
 """The range of the ``tiny`` distribution: products of two are still normal numbers, products of three are not."""
 LARGE = 2.0**40
 """The range of the ``large`` distribution: squares of it can still be summed in fp32."""
-FEW = 4
+FEW = patchwork.FEW
 """How many elements ``Draw.few`` leaves of each column: a sum of so few products has no room for inexact ones."""
 
 
@@ -44,7 +44,8 @@ def generate(op: Operator, precision: Precision, case: Case, seed: int, xp: Any)
     extents = shapes(op, dims)
     rng = Draw(xp, op.name, case.id, str(seed))
     if op.inputs is None:
-        drawn = {a.name: rng.floats(a.name, extents[a.name], case.distribution) for a in op.inputs_}
+        kinds = op.kinds or patchwork.EVERY
+        drawn = {a.name: rng.floats(a.name, extents[a.name], case.distribution, kinds=kinds) for a in op.inputs_}
     else:
         try:
             drawn = op.inputs(rng, case.distribution, **op.scalar_values(case), **dims)
@@ -66,21 +67,35 @@ class Draw:
 
     def uniform(self, name: str, shape: tuple[int, ...]) -> Any:
         """float32 in [0, 1), multiples of 2^-24."""
-        return self._fill(name, shape, "float32", lambda bits, _: (bits >> 40) * 2.0**-24)
+        return self.fill(name, shape, "float32", lambda bits, _: (bits >> 40) * 2.0**-24)
 
     def integers(self, name: str, shape: tuple[int, ...], low: int, high: int) -> Any:
         """int32 in [low, high), for ``high - low`` up to 2^31."""
         span = high - low
-        return self._fill(name, shape, "int32", lambda bits, _: ((bits >> 33) * span >> 31).astype("int64") + low)
+        return self.fill(name, shape, "int32", lambda bits, _: ((bits >> 33) * span >> 31).astype("int64") + low)
 
-    def floats(self, name: str, shape: tuple[int, ...], distribution: str) -> Any:
+    def floats(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        distribution: str,
+        axis: int | None = None,
+        tile: tuple[int, int] | None = None,
+        kinds: tuple[str, ...] = patchwork.EVERY,
+    ) -> Any:
         """float32 of one of the standard distributions (see docs/contract.md).
 
+        ``patchwork`` and ``scattered`` draw one of ``kinds`` (of which ``msbench.operators.patchwork`` has some tuples) for every
+        line along ``axis``, or every ``tile`` of rows and columns, or every run of up to 255 elements of memory.
+
         Raises:
-            SpecError: there is no such distribution.
+            SpecError: there is no such distribution, or no such kind.
         """
+        if distribution in patchwork.NAMES:
+            return patchwork.draw(self, name, shape, distribution, axis, tile, kinds)
         if distribution not in DISTRIBUTIONS:
-            raise SpecError(f"{distribution!r} is no standard distribution. There are {', '.join(DISTRIBUTIONS)}.")
+            known = ", ".join((*DISTRIBUTIONS, *patchwork.NAMES))
+            raise SpecError(f"{distribution!r} is no standard distribution. There are {known}.")
         return DISTRIBUTIONS[distribution](self, name, shape)
 
     def few(self, name: str, terms: int, columns: int) -> Any:
@@ -104,8 +119,8 @@ class Draw:
     def _seed(self, name: str) -> int:
         return int(digest(*self._key, name)[:16], 16)
 
-    def _fill(self, name: str, shape: tuple[int, ...], dtype: str, value: Callable[[Any, Any], Any]) -> Any:
-        """An array of ``value(bits, index)``: 64 random bits (uint64) and the flat index (int64) of each element."""
+    def fill(self, name: str, shape: tuple[int, ...], dtype: str, value: Callable[[Any, Any], Any]) -> Any:
+        """An array of ``value(bits, index)`` of each element: its 64 random bits (uint64) and its flat index (int64)."""
         xp = self.xp
         array = xp.empty(prod(shape), dtype=dtype)
         seed = self._seed(name)
@@ -185,7 +200,7 @@ def _large(draw: Draw, name: str, shape: tuple[int, ...]) -> Any:
 def _sorted(draw: Draw, name: str, shape: tuple[int, ...]) -> Any:
     """Ascending in memory order: number i of n lies in the i-th of n equal parts of [-1, 1)."""
     step = 2 / max(1, prod(shape))
-    return draw._fill(name, shape, "float32", lambda bits, index: (index + (bits >> 40) * 2.0**-24) * step - 1)
+    return draw.fill(name, shape, "float32", lambda bits, index: (index + (bits >> 40) * 2.0**-24) * step - 1)
 
 
 def _nonfinite(draw: Draw, name: str, shape: tuple[int, ...]) -> Any:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from msbench import roofline
-from msbench.harness import sittings
+from msbench.harness import sessions as sittings
+from msbench.harness.check.schedule import work
 from msbench.harness.entry import Entry, open_anew
 from msbench.harness.gpu_memory import memory_for
 from msbench.harness.protocols import Executor, Plan, Prepares, Progress
-from msbench.harness.schedule import work
 from msbench.harness.spans import span
 from msbench.model import Failure, Fault, Measurement, Origin, Stage
 from msbench.spec import Case, Operator, Precision
@@ -75,6 +75,7 @@ def _measure_group(
     found = {}
     for (number, entry), measured in zip(group.items(), measurements, strict=True):
         found[number] = measurement = _possible(executor, op, precision, measured)
+        entry.note_record()
         entry.seconds += seconds / len(group)
         if measurement.failure:
             entry.fail(Stage.MEASURE, measurement.failure)

@@ -1,7 +1,6 @@
 """What the pipeline asks of an executor, and what its caller asks of the pipeline.
 
-An executor is a module in ``msbench/executors/`` with a one-line docstring and ``create(**options) -> Executor``
-(options: ``sanitize``, ``store``, ``device``; one that an executor has no use for is ignored).
+An executor is a module in ``msbench/executors/`` with a one-line docstring and ``create(options: executors.Options) -> Executor``.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Plan:
     that of a call from an idle device to an idle device, on the host's clock, whatever the call does in between.
     ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
     ``profile_fastest``: of the versions only the one that is fastest on that case.
-    ``trusted``: the versions are baselines from ``kernels/``, so that what finds cheating is tried on the cheapest cases only,
+    ``trusted``: naive kernels and libraries among the versions are those of ``kernels/``, so that of these what finds cheating is tried on the cheapest cases only,
     misaligned arrays on those and on hidden sizes, and of the outputs of a timed batch those of one input set are compared.
     """
 
@@ -94,18 +93,13 @@ class Runner(Protocol):
 
 
 @runtime_checkable
-class Recorder(Protocol):
-    """A runner that can record what a call puts into its stream, without running it, and run that afterwards."""
+class Records(Protocol):
+    """A runner that does not call the launcher: it records what that puts into its stream, and plays it.
 
-    def record(self, arena: Arena, case: Case) -> bool:
-        """Record one call. False where a library's call can't be recorded.
+    ``recorded``: of the latest call its case, what it was in words (``"2 kernels, 1 memset"``), and its operations.
+    """
 
-        Raises:
-            LaunchFailed: the call does what can't be recorded, or what a launcher may not do (kind ``forbidden``).
-        """
-
-    def replay_record(self) -> None:
-        """Run what was recorded, and wait for its end. Raises what ``Runner.launch`` raises."""
+    recorded: dict[str, Any] | None
 
 
 @runtime_checkable

@@ -93,7 +93,7 @@ def _truth(slowed: Sequence[Trial]) -> str:
 def _table(proof: Proof) -> list[str]:
     """One row a subject, the fastest kernel first."""
     lines = [
-        "| task | case | time | pairs held | ratios | true ratio | half of the interval | sittings | between them |",
+        "| task | case | time | pairs passed | ratios | true ratio | half of the interval | sessions | between them |",
         "|---|---|---:|---:|---|---:|---:|---:|---:|",
     ]
     for (task, case), group in groupby(_measured(proof), key=lambda one: (one.details["task"], one.details["case"])):

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from msbench.errors import DeviceError, MsbenchError
-from msbench.harness.batch import Job, evaluate_all
-from msbench.harness.evaluate import harness_digest
+from msbench.harness.batch.coordinator import Job, evaluate_all
+from msbench.harness.digest import harness_digest
 from msbench.harness.protocols import Checks, Executor, Plan, Progress
 from msbench.model import Candidate, Evaluation, Measurement, Origin, Status, Study, Trial
 from msbench.statistics import bootstrap_ratio, log_ratios, median

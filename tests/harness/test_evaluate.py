@@ -12,8 +12,9 @@ import pytest
 
 from msbench.errors import DeviceError, LaunchFailed, ToolchainError, WorkerCrashed, WorkerTimeout
 from msbench.harness.arena import Arena, Layout
-from msbench.harness.evaluate import Checks, Plan, Remembers, evaluate, harness_digest
-from msbench.harness.process import WorkerProcess
+from msbench.harness.digest import harness_digest
+from msbench.harness.evaluate import Checks, Plan, Remembers, evaluate
+from msbench.harness.sandbox.process import WorkerProcess
 from msbench.model import (
     BuildResult,
     Candidate,
@@ -28,8 +29,8 @@ from msbench.model import (
     Status,
 )
 from msbench.spec import Case, Operator, Precision
+from tests.harness.check.test_case import zeros
 from tests.harness.fakes import OPERATOR, FakeExecutor, candidate, case, right
-from tests.harness.test_check import zeros
 from tests.test_roofline import CEILINGS
 
 PLAN = Plan(cases=OPERATOR.cases, heldout=2)
@@ -67,7 +68,7 @@ def test_a_right_candidate_passes_every_stage() -> None:
     assert [m.case.id for m in result.measurements] == ["N=64", "N=777", "N=2048"]
     assert [p.case.id for p in result.profiles] == ["N=2048"]
     assert (result.executor, result.device.name) == ("fake", "Fake GPU")
-    assert (result.command, result.seed, result.harness) == ("msbench eval x.cu", 5, harness_digest())
+    assert (result.command, result.seed, result.harness) == ("msbench eval x.cu", 5, harness_digest(OPERATOR))
     assert result.recorded_from is None
     assert result.started_at.startswith("20")
     assert result.started_at.endswith("+00:00")
@@ -366,7 +367,7 @@ WORKER = """
 import sys; sys.path.insert(0, ROOT)
 import ctypes, mmap, time
 import numpy as np
-from msbench.harness import wire
+from msbench.harness.sandbox import wire
 
 def launch(path, slots, how):
     with open(path, "r+b") as file:
@@ -425,3 +426,14 @@ def test_a_crash_and_a_hang_are_recorded_and_the_next_one_works(tmp_path: Path) 
     assert fine.status is Status.PASSED
     (again,) = run(executor, candidate(right, label="fine"), plan=QUICK)
     assert again.status is Status.PASSED
+
+
+def test_baselines_beside_a_version_of_ours_are_tried_on_fewer_cases() -> None:
+    ours, naive = (
+        replace(candidate(right), origin=Origin.EXPERT),
+        replace(candidate(right), origin=Origin.NAIVE, label="n"),
+    )
+    plan = replace(PLAN, trusted=True)
+    mine, baseline = run(FakeExecutor(), ours, naive, plan=plan)
+    alone, everything = run(FakeExecutor(), naive, plan=plan), run(FakeExecutor(), ours)
+    assert len(baseline.checks) == len(alone[0].checks) < len(mine.checks) == len(everything[0].checks)

@@ -1,0 +1,1 @@
+"""The device: measured processes, timing, profiling, and what the hardware can do."""

@@ -1,0 +1,1 @@
+"""Nsight Compute, and what its counters say."""

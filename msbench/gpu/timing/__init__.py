@@ -1,0 +1,1 @@
+"""Times versions against each other."""

@@ -1,0 +1,136 @@
+"""Compares what timed repetitions wrote with what must come out of their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msbench.errors import DeviceError
+from msbench.gpu.timing.permute import permute
+from msbench.gpu.timing.track import BUSY_S, Compared, Track
+from msbench.harness.arena import Arena
+from msbench.harness.check.case import POISONS, describe, look
+from msbench.harness.check.compare import Expectation, expect, outliers, touch
+from msbench.harness.inputs import generate
+from msbench.harness.spans import span
+from msbench.model import Failure, Fault
+from msbench.spec import Case, Operator, Precision
+
+_TRIES = 3  # of a batch that a busy host could not enqueue in time
+
+Draw = Callable[[], int]
+"""A number below 2^64 that nobody can foresee."""
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """``rounds.Verify`` for one case: input set i, in arena i, holds the inputs of ``seed + i``.
+
+    ``permuted``: False for calls whose inputs stay as drawn.
+    """
+
+    op: Operator
+    precision: Precision
+    case: Case
+    arenas: Sequence[Arena]
+    seed: int
+    xp: Any
+    draw: Draw
+    permuted: bool = True
+
+    def timed(self, turn: int) -> Comparison:
+        """See ``rounds.Verify``: on the inputs that are timed."""
+        number = turn % len(self.arenas)
+        with span("inputs"):
+            inputs = generate(self.op, self.precision, self.case, self.seed + number, self.xp)
+        return Comparison(self, number, inputs, self.draw(), self.draw())
+
+    def with_outliers(self) -> Comparison:
+        """See ``rounds.Verify``: on the first set's inputs with outliers among them.
+
+        What a version takes for granted after a look at some of the inputs is wrong now.
+        """
+        with span("inputs"):
+            inputs = generate(self.op, self.precision, self.case, self.seed, self.xp)
+            others = outliers(self.op, self.precision, self.case, self.seed + len(self.arenas), self.xp)
+            touch(self.op, self.case, self.seed, inputs, others, self.xp)
+        return Comparison(self, 0, inputs, self.draw(), self.draw())
+
+
+@dataclass
+class Comparison:
+    """One batch of each of some versions, on the same inputs, of which one repetition is compared."""
+
+    verifier: Verifier
+    number: int
+    inputs: Mapping[str, Any]
+    drawn: int
+    which: int
+    _expected: dict[int, Expectation] = field(default_factory=dict)  # by the repetitions up to the one that is compared
+
+    def batch(self, track: Track) -> tuple[tuple[float, ...], Failure | None]:
+        """Run it; its times, and what is wrong with what was written. Raises what ``Track.batch`` raises."""
+        for _ in range(_TRIES):
+            self._arrange()
+            track.subject.busy(BUSY_S)
+            samples, told = track.compared(self.number, self.drawn, self.which)
+            if samples:
+                break
+        else:
+            raise DeviceError("The host takes too long to enqueue a batch: something else keeps it busy.")
+        with span("compare"):
+            return samples, self._look(told)
+
+    def hot(self, track: Track) -> Failure | None:
+        """Calls in a row, as hot ones are timed, on the inputs as the batch before has left them, and one more over other outputs.
+
+        The workspace is as the call before has left it: who counts calls there, and stops after some, has stopped.
+        """
+        arena = self.verifier.arenas[self.number]
+        track.subject.hot(track.hot_plays, 1)
+        arena.poison(POISONS[0])
+        track.subject.hot(1, 1, warm=False)
+        inputs = self._moved(track.repetitions)
+        with span("compare"):
+            return _look(arena, self._expect(inputs), inputs, "in a row of calls")
+
+    def _arrange(self) -> None:
+        """Write the inputs."""
+        arena = self.verifier.arenas[self.number]
+        arena.write_inputs(self.inputs)
+        arena.poison(POISONS[0])
+
+    def _look(self, told: Compared) -> Failure | None:
+        if told.kept not in self._expected:
+            self._expected.clear()  # those of large cases would not fit beside each other
+            self._expected[told.kept] = self._expect(self._moved(told.kept + 1))
+        arena = self.verifier.arenas[self.number]
+        return _look(arena, self._expected[told.kept], self._moved(told.repetitions))
+
+    def _moved(self, repetitions: int) -> dict[str, Any]:
+        """The inputs after so many repetitions."""
+        made = {name: array.copy() for name, array in self.inputs.items()}
+        if self.verifier.permuted:
+            permute(made, self.drawn, self.number, repetitions, len(self.verifier.arenas), self.number)
+        return made
+
+    def _expect(self, inputs: Mapping[str, Any]) -> Expectation:
+        v = self.verifier
+        return expect(v.op, v.precision, v.case, v.seed, inputs, v.xp)
+
+
+def _look(
+    arena: Arena, expectation: Expectation, inputs: Mapping[str, Any], when: str = "while it was timed"
+) -> Failure | None:
+    """``inputs``: as they must be now."""
+    found = look(arena, expectation, inputs=inputs)
+    if not found.intact:
+        outside = bool(arena.damaged_redzones())
+        fault = Fault.OUT_OF_BOUNDS if outside else Fault.INPUT_CHANGED
+        return Failure(fault, f"{when}, the kernel wrote {'outside its arrays' if outside else 'to its inputs'}.")
+    for name, seen in found.comparisons(arena, expectation, POISONS[0]).items():
+        if seen.wrong:
+            fault = Fault.UNWRITTEN if seen.poisoned == seen.wrong else Fault.MISMATCH
+            return Failure(fault, f"{when}, {describe(name, seen)}.")
+    return None

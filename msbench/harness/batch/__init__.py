@@ -1,0 +1,1 @@
+"""Many tasks at a time."""

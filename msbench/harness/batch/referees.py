@@ -1,0 +1,358 @@
+"""Processes that check and measure: as many tasks are checked side by side as there are referees.
+
+Checking one task keeps one thread of Python busy, and a process runs only one at a time. So each referee is a process,
+with an executor of its own for each of its jobs, and measures a job in the same candidate processes in which it checked it.
+The *coordinator* is the process that started them: it says who does what and when, holds the device's lock and what was built, and
+answers what a referee asks meanwhile. Nothing else is shared, so that the end of one, however it comes, blocks nobody.
+
+A referee dies with the coordinator, even where that is killed, and its candidates' processes die with it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from msbench import operators
+from msbench.errors import MsbenchError, WorkerCrashed
+from msbench.harness import pool
+from msbench.harness.evaluate import Group
+from msbench.harness.protocols import Executor, Plan
+from msbench.harness.sandbox import wire
+from msbench.harness.sandbox.process import describe_end, starter
+from msbench.harness.spans import Recorded, Spans, span
+from msbench.model import BuildResult, Candidate, Evaluation
+from msbench.spec import Case, Operator, Precision
+
+_FAREWELL_S = 1.0  # to leave what it is at, and remove its temporary files
+
+Make = Callable[[], Executor]
+"""Makes executors; can be pickled."""
+
+Hears = Mapping[str, Callable[..., Any]]
+"""What a referee may ask for while it does something."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One job, for another process; ``folder`` is where its operator's spec lies: an operator's functions can't be sent."""
+
+    operator: str
+    folder: str
+    precision: Precision
+    candidates: tuple[Candidate, ...]
+    plan: Plan
+    recorded: bool
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What came of a question."""
+
+    value: Any = None
+    error: Exception | None = None
+
+    @classmethod
+    def of(cls, work: Callable[[], Any]) -> _Outcome:
+        try:
+            return cls(work())
+        except Exception as error:
+            return cls(error=_portable(error))
+
+    def get(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+def _portable(error: Exception) -> Exception:
+    """As it can be sent, with where it was raised."""
+    error.add_note("".join(traceback.format_exception(error)))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # whatever classes and their arguments raise
+        same = MsbenchError(str(error)) if isinstance(error, MsbenchError) else RuntimeError(repr(error))
+        same.__notes__ = error.__notes__
+        return same
+    return error
+
+
+# ------------------------------------------------------------------ the coordinator's side
+
+
+class Referee:
+    """One of them, as the coordinator sees it; used by one thread at a time.
+
+    Raises:
+        OSError: it can't be started.
+    """
+
+    def __init__(self, make: Make) -> None:
+        self._link, theirs = Pipe()
+        code = "from msbench.harness.batch.referees import serve; serve()"
+        with theirs:
+            start = starter(os.getpid()).submit(
+                subprocess.Popen,
+                [sys.executable, "-P", "-c", code, str(theirs.fileno()), str(os.getpid())],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # a terminal's signals are the coordinator's business
+                pass_fds=(theirs.fileno(),),
+            )
+            self._process: subprocess.Popen[bytes] = start.result()
+        self._task = ""
+        with suppress(OSError):  # its first task tells
+            self._link.send(make)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def call(self, name: str, *arguments: Any, task: str = "", hears: Hears | None = None) -> Any:
+        """Have it do something, one of ``_Referee``'s methods, and answer what it asks meanwhile.
+
+        Raises:
+            WorkerCrashed: it has ended; ``task`` is named.
+            Exception: whatever it raised.
+        """
+        self.begin(name, *arguments, task=task)
+        return self.result(hears)
+
+    def begin(self, name: str, *arguments: Any, task: str = "") -> None:
+        """The first half of ``call``."""
+        self._task = task
+        try:
+            self._link.send((name, arguments))
+        except OSError:
+            raise self._lost() from None
+
+    def result(self, hears: Hears | None = None) -> Any:
+        """The second half of ``call``."""
+        try:
+            while not isinstance(said := self._link.recv(), _Outcome):
+                name, arguments = said
+                self._link.send(_Outcome.of(partial((hears or {})[name], *arguments)))
+        except (EOFError, OSError):
+            raise self._lost() from None
+        return said.get()
+
+    def _lost(self) -> WorkerCrashed:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_FAREWELL_S)
+        code = self._process.poll()
+        how = "does not answer" if code is None else describe_end(code)
+        work = f" at work on {self._task}" if self._task else ""
+        short = " The machine may be short of memory: see dmesg." if code == -signal.SIGKILL else ""
+        return WorkerCrashed(
+            f"A referee, a process that checks and measures, {how}{work}.{short} "
+            "What was finished is stored: repeat the command with --resume."
+        )
+
+    def leave(self) -> None:
+        """Ask it to end."""
+        self._process.terminate()
+
+    def end(self, wait_s: float) -> None:
+        """Wait for that, then kill it. The link is left to whoever still reads it, and hears of the end there."""
+        try:
+            self._process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Referees:
+    """``count`` of them, which start meanwhile. They end with the block; at once where it is left by an exception."""
+
+    def __init__(self, make: Make, count: int) -> None:
+        self.all: list[Referee] = []
+        try:
+            for _ in range(count):
+                self.all.append(Referee(make))
+        except BaseException:
+            self._end()
+            raise
+
+    def each(self, name: str) -> None:
+        """Have all do something at the same time."""
+        for referee in self.all:
+            referee.begin(name)
+        for referee in self.all:
+            referee.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.each("settle")
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        for referee in self.all:
+            referee.leave()
+        deadline = time.monotonic() + _FAREWELL_S
+        for referee in self.all:
+            referee.end(max(0.0, deadline - time.monotonic()))
+
+
+# ------------------------------------------------------------------ a referee's side
+
+
+class _Coordinator:
+    """What a referee asks of the coordinator, which answers from ``Referee.call``. It is a ``protocols.Progress``."""
+
+    def __init__(self, link: Connection) -> None:
+        self._link = link
+        self._lock = threading.Lock()  # builds are asked for by several threads
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        with self._lock:
+            self._link.send((name, arguments))
+            return self._link.recv().get()
+
+    def started(self, text: str) -> None:
+        self._ask("started", text)
+
+    def advanced(self, done: int, total: int, text: str) -> None:
+        self._ask("advanced", done, total, text)
+
+    def build(self, op: Operator, candidate: Candidate) -> BuildResult:
+        found: BuildResult = self._ask("build", candidate)
+        return found
+
+    @contextmanager
+    def room(self, op: Operator, precision: Precision, case: Case) -> Iterator[None]:
+        """While a case is checked."""
+        with span("wait for room"):
+            self._ask("enter", case)
+        try:
+            yield
+        finally:
+            self._ask("leave")
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A job that was checked and waits to be measured; ``processes`` ends its own."""
+
+    group: Group
+    spans: Spans | None
+    processes: ExitStack
+
+
+class _Referee:
+    """What the coordinator may call. Jobs have the numbers that it gives them."""
+
+    def __init__(self, coordinator: _Coordinator, make: Make) -> None:
+        self._coordinator = coordinator
+        self._make = make
+        self._held: dict[int, _Held] = {}
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="msbench-closing")
+        self._closing: list[Future[None]] = []
+
+    def check(self, number: int, job: Assignment) -> Recorded | None:
+        """Check a job while others do, and hold it. Raises what ``Group.check`` raises."""
+        with self._opened(job, among_others=True) as held:
+            held.group.check()
+            held.group.rest()
+            self._held[number] = _Held(held.group, held.spans, held.processes.pop_all())
+        return _recorded(held)
+
+    def finish(self, number: int, command: str) -> tuple[list[Evaluation], Recorded | None]:
+        """Measure a job that was checked. Raises what ``Group.finish`` raises."""
+        held = self._held[number]
+        held.group.progress = self._coordinator
+        try:
+            return held.group.finish(command), _recorded(held)
+        finally:
+            held.group.rest()
+
+    def whole(self, job: Assignment, command: str) -> tuple[list[Evaluation], Recorded | None]:
+        """Check and measure a job that has the device to itself. Raises what both raise."""
+        with self._opened(job, among_others=False) as held:
+            held.group.progress = self._coordinator
+            held.group.check()
+            return held.group.finish(command), _recorded(held)
+
+    def pause(self) -> None:
+        """Leave the device to another job: end the processes of all, which start again when they are needed."""
+        for held in self._held.values():
+            held.group.pause()
+        self._give_back()
+
+    def drop(self) -> None:
+        """Begin to end the processes of all jobs. Taking a CUDA context down takes a while, so checks go on meanwhile."""
+        self._closing += [self._pool.submit(held.processes.close) for held in self._held.values()]
+        self._held.clear()
+
+    def settle(self) -> None:
+        """Until they have ended, since that is not done beside a measurement, which also needs what memory there is."""
+        while self._closing:
+            self._closing.pop().result()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        for held in self._held.values():
+            pool.shrink(held.group.executor.xp, kept_bytes=0)
+
+    @contextmanager
+    def _opened(self, job: Assignment, *, among_others: bool) -> Iterator[_Held]:
+        """An executor and the group of a job, whose processes end with the block unless they are taken away."""
+        spans = Spans() if job.recorded else None
+        with ExitStack() as processes:
+            executor = processes.enter_context(self._make())
+            group = Group(
+                executor,
+                operators.load(job.operator, Path(job.folder).parent),
+                job.precision,
+                job.candidates,
+                job.plan,
+                build=self._coordinator.build,
+                room=self._coordinator.room if among_others else None,
+                spans=spans,
+            )
+            yield _Held(processes.enter_context(group), spans, processes)
+
+
+def _recorded(held: _Held) -> Recorded | None:
+    return held.spans.hand_over() if held.spans else None
+
+
+def serve() -> None:
+    """A referee's life: do what the coordinator asks, until it closes its end or says to leave."""
+    link, coordinator = Connection(int(sys.argv[1])), int(sys.argv[2])
+    os.set_inheritable(link.fileno(), False)
+    wire.die_with(coordinator)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    try:
+        make = link.recv()
+        referee = _Referee(_Coordinator(link), make)
+        with suppress(Exception):  # the first job tells
+            make().xp.zeros(1)  # loading CuPy and making a context takes a while, in which kernels are compiled
+        while True:
+            name, arguments = link.recv()
+            link.send(_Outcome.of(partial(getattr(referee, name), *arguments)))
+    except (EOFError, OSError, SystemExit):
+        os._exit(0)  # without the rest: nobody waits for it, and a driver's end may hang

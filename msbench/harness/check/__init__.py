@@ -1,0 +1,1 @@
+"""Which cases a version is checked on, and how its outputs are compared."""

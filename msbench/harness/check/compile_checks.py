@@ -1,0 +1,92 @@
+"""A process that has CuPy compile what checking operators runs on the device, before a check does.
+
+CuPy compiles a kernel for each kind of expression, which takes a second, and keeps it in a cache on disk. The threads of
+one process wait for each other there; processes don't, but those that check the same operator would each compile it. Here
+the cheapest case of each distribution is checked with a kernel that is always right, since it is made of the expected
+values: what references, bounds and comparisons launch is then in the cache. To CuPy an array with a dimension of one element is
+another kind than one without, so the cheapest case is one for each set of dimensions that are 1, too.
+
+Started as ``python -m msbench.harness.check.compile_checks``; ``gpu_runner.py``'s side of it is ``executors/cuda.py``.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msbench import operators
+from msbench.harness.arena import ALIGNMENT, Arena, Layout
+from msbench.harness.check.case import CaseCheck
+from msbench.harness.check.schedule import Scheduled, schedule, work
+from msbench.harness.protocols import Plan
+from msbench.harness.sandbox import wire
+from msbench.model import Candidate
+from msbench.spec import Case, Operator
+
+_ELEMENTS = 2**22  # of a case: several such processes share the device's memory
+_WORK = 2e10
+
+
+class Memory:
+    """What a check needs of an executor: the array module, and arenas in its memory."""
+
+    def __init__(self, xp: Any) -> None:
+        self.xp = xp
+
+    def arena(self, layout: Layout) -> Arena:
+        """One that no other process reaches."""
+        memory = self.xp.zeros(layout.nbytes + ALIGNMENT, dtype="uint8")
+        address = memory.ctypes.data if self.xp.__name__ == "numpy" else memory.data.ptr
+        start = -address % ALIGNMENT
+        return Arena(layout, memory[start : start + layout.nbytes], self.xp)
+
+
+class Right:
+    """In a runner's place: writes what a check expects."""
+
+    def __init__(self, check: CaseCheck, candidate: Candidate) -> None:
+        self.candidate = candidate
+        self._check = check
+
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
+        """See ``protocols.Runner``."""
+        expectation = self._check.expectation if fresh else self._check.touched
+        for slot in arena.layout.outputs:
+            values = expectation.references[slot.name]
+            if slot.dtype.kind != "i":
+                values = values.astype("float32")  # as inputs are on their way to bf16
+            arena.view(slot.name)[...] = values.astype(slot.dtype)
+
+    def close(self) -> None:
+        """See ``protocols.Runner``."""
+
+
+def compile_checks(op: Operator, xp: Any) -> int:
+    """Check the cheapest cases of each distribution in both precisions; how many passed. Why others did not, their check tells."""
+    passed = 0
+    cheapest: dict[tuple[str, ...], Scheduled] = {}
+    for item in schedule(op, Plan(cases=op.cases), None):
+        if work(op, item.case) <= _WORK and operators.elements(op, dict(item.case.dims)) <= _ELEMENTS:
+            flat = (name for name, size in item.case.dims if size == 1)
+            cheapest.setdefault((item.case.distribution, *flat), item)
+    for precision in op.precisions:
+        for item in cheapest.values():
+            with suppress(Exception), CaseCheck(Memory(xp), op, precision, item.case, seed=0) as check:
+                right = Right(check, Candidate(op.name, precision, ""))
+                variants = [variant for variant in ("aligned", "touched") if variant in item.variants]
+                passed += all(result.passed for result in check.run(right, variants))
+    return passed
+
+
+def _compile(operator: str, folder: str) -> dict[str, Any]:
+    import cupy
+
+    try:
+        return {"passed": compile_checks(operators.load(operator, Path(folder)), cupy)}
+    finally:
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+if __name__ == "__main__":
+    wire.serve({"compile": _compile})

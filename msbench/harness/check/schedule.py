@@ -1,0 +1,152 @@
+"""Which cases are checked, and how: as much as finds wrong kernels, as little as keeps an evaluation short."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, cycle
+
+from msbench.harness.check.case import VARIANTS
+from msbench.harness.protocols import Checks, Plan
+from msbench.operators import elements, heldout, nearly, vary
+from msbench.operators.patchwork import NAMES as PATCHES
+from msbench.spec import Case, Operator, Split
+
+ALIGNED = VARIANTS[:1]
+PLACED = ("aligned", "misaligned")
+
+EXTRA_LIMIT = 2e9
+"""The work up to which a case is also checked misaligned, repeated and with changed inputs: eight launches more."""
+
+EXTRA_SHARE = 1 / 32
+"""The same, as a share of the limit of an executor that has one: cases near it take seconds a launch."""
+
+HELDOUT_ELEMENTS = 2**20
+
+LARGE_HELDOUT = 1
+"""Hidden sizes between HELDOUT_ELEMENTS and the largest that is measured: a version may be another one there."""
+
+LARGE_LIMIT = 2e10
+"""The work up to which they are drawn."""
+
+LARGE_SHARE = 1 / 16
+"""The same, and for other inputs on large cases, as a share of the limit of an executor that has one."""
+
+_ELEMENT_OPERATIONS = 16  # what drawing, referencing and comparing one element costs, roughly
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A case and the variants of ``check`` that it is checked in."""
+
+    case: Case
+    variants: tuple[str, ...]
+
+
+def work(op: Operator, case: Case) -> float:
+    """What checking a case costs, in operations: those of the definition, and a few for each element of each array."""
+    dims = dict(case.dims)
+    return float(op.flops(**dims)) + _ELEMENT_OPERATIONS * elements(op, dims)
+
+
+def suspects(op: Operator, plan: Plan, case: Case) -> bool:
+    """Whether what finds cheating is tried when a case is measured: always, but of ``trusted`` versions on the cheapest case only."""
+    return not plan.trusted or case == min(plan.cases, key=lambda case: work(op, case))
+
+
+def schedule(op: Operator, plan: Plan, limit: float | None) -> tuple[Scheduled, ...]:
+    """What ``plan`` checks, cheap cases first.
+
+    Every case of the plan, and for ``Checks.FULL`` also: the operator's cheapest case; hidden sizes; all distributions
+    on the cheapest paper case and on the cheapest odd one (if neither is affordable, on the largest hidden size that is);
+    hidden scalars on all of these; every variant where a case is affordable (of ``trusted`` versions: on these cheapest cases,
+    and misaligned on hidden sizes; no patches). Of versions that are not ``trusted`` also where a size could tell them that nothing is
+    tried: a hidden size in the upper fifth of the plan's, misaligned too; another among the large ones; and, with hidden
+    scalars, patches and one more distribution on the plan's large cases, and each on its other ones. Cases above ``limit``
+    (``Executor.check_limit``) are left out.
+    """
+    found: dict[str, Scheduled] = {}
+    wanted = _wanted(op, plan, EXTRA_LIMIT if limit is None else limit * EXTRA_SHARE)
+    if plan.checks is Checks.FULL and not plan.trusted:
+        wanted = chain(wanted, _elsewhere(op, plan, None if limit is None else limit * LARGE_SHARE))
+    for item in wanted:
+        if limit is None or work(op, item.case) <= limit:
+            found.setdefault(item.case.id, item)
+    return tuple(sorted(found.values(), key=lambda item: work(op, item.case)))
+
+
+def _wanted(op: Operator, plan: Plan, extra_limit: float) -> Iterator[Scheduled]:
+    def cost(case: Case) -> float:
+        return work(op, case)
+
+    if plan.checks != Checks.FULL:
+        yield from (Scheduled(case, ALIGNED) for case in plan.cases)
+        return
+    # A library that loses an infinity among others' values is the bar all the same: baselines are tried on no patches.
+    spared = PATCHES if plan.trusted else ()
+    drawn = heldout(op, plan.seed, plan.heldout, HELDOUT_ELEMENTS)
+    hidden = sorted((replace(c, distribution="uniform") if c.distribution in spared else c for c in drawn), key=cost)
+    bases = [case for case in _cheapest(op) if cost(case) <= extra_limit]
+    if not bases:
+        bases = [replace(case, distribution="uniform") for case in hidden if cost(case) <= extra_limit][-1:]
+        yield from (Scheduled(case, VARIANTS) for case in bases)
+    if plan.trusted:
+        yield from (Scheduled(case, VARIANTS) for case in bases)
+    affordable = ALIGNED if plan.trusted else VARIANTS
+    smallest = min(op.cases, key=cost)
+    for case in (*plan.cases, smallest):
+        yield Scheduled(case, affordable if cost(case) <= extra_limit else ALIGNED)
+    for case in hidden:
+        yield Scheduled(case, PLACED if cost(case) <= extra_limit else ALIGNED)
+    for case in bases:
+        yield from (Scheduled(replace(case, distribution=d), ALIGNED) for d in op.distributions if d not in spared)
+    for case in (smallest, *bases):  # few elements, or other inputs, may not show that a kernel ignores a scalar
+        yield Scheduled(vary(op, replace(case, distribution="uniform"), plan.seed), ALIGNED)
+
+
+def _cheapest(op: Operator) -> list[Case]:
+    """The paper case and the odd case that cost the least, as far as there are any."""
+    splits = ([case for case in op.cases if case.split is split] for split in (Split.PAPER, Split.ODD))
+    return [min(cases, key=lambda case: work(op, case)) for cases in splits if cases]
+
+
+def _elsewhere(op: Operator, plan: Plan, limit: float | None) -> Iterator[Scheduled]:
+    """What finds a version that is another one where only public sizes and harmless inputs were ever seen."""
+    rng = random.Random(f"{op.name}:{plan.seed}:large")
+    affordable = [case for case in plan.cases if limit is None or work(op, case) <= limit]
+    sizes = {case: elements(op, dict(case.dims)) for case in affordable}
+    if affordable:
+        largest = max(affordable, key=lambda case: sizes[case])
+        hidden = nearly(op, largest, rng.getrandbits(32))
+        if hidden:
+            patches = next((name for name in reversed(op.distributions) if name in PATCHES), "uniform")
+            yield Scheduled(replace(hidden, distribution=patches), PLACED)
+        if sizes[largest] > HELDOUT_ELEMENTS:
+            yield from (Scheduled(case, ALIGNED) for case in _between(op, rng, sizes[largest], limit or LARGE_LIMIT))
+    known = {case.dims for case in _cheapest(op)}  # all distributions are tried on these
+    unseen = [case for case in affordable if case.dims not in known]
+    others = [name for name in op.distributions if name != "uniform"]
+    for large in (True, False):
+        cases = [case for case in unseen if (sizes[case] > HELDOUT_ELEMENTS) is large]
+        rng.shuffle(others)
+        rng.shuffle(cases)
+        for distribution, case in zip(_costly(others) if large else others, cycle(cases), strict=False):
+            yield Scheduled(vary(op, replace(case, distribution=distribution), plan.seed), ALIGNED)
+
+
+def _between(op: Operator, rng: random.Random, largest: int, limit: float) -> tuple[Case, ...]:
+    """Hidden sizes between those of other hidden ones and the largest."""
+    return heldout(
+        op,
+        rng.getrandbits(32),
+        LARGE_HELDOUT,
+        largest,
+        accept=lambda case: elements(op, dict(case.dims)) > HELDOUT_ELEMENTS and work(op, case) <= limit,
+    )
+
+
+def _costly(distributions: list[str]) -> list[str]:
+    """Those that are tried on large cases too: what patches have not got is the same for all sizes, so one is enough of that."""
+    alone = [name for name in distributions if name not in PATCHES]
+    return [name for name in distributions if name in PATCHES] + alone[:1]

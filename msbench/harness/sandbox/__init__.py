@@ -1,0 +1,1 @@
+"""What a candidate's process may do, and how it is talked to."""

@@ -1,0 +1,150 @@
+"""Whether an operator's check rejects wrong kernels: each mutant on each of its cases.
+
+The check of a case is the one that every version has to pass (``CaseCheck``, in the variant that the mutant names). ``evaluate``
+stops a version at its first failed case; here every case counts, so a mutant's process is used for all of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from msbench.errors import DeviceError, UnsupportedError, WorkerError
+from msbench.harness.check.case import CaseCheck, fault_of
+from msbench.harness.check.schedule import work
+from msbench.harness.protocols import Executor, Progress, Runner
+from msbench.model import BuildResult, Candidate, Failure, Fault
+from msbench.operators import Mutant
+from msbench.spec import Case, Operator, Precision
+
+_BY_VALUE = (Fault.MISMATCH, Fault.UNWRITTEN)
+_BY_CHECK = (*_BY_VALUE, Fault.OUT_OF_BOUNDS, Fault.INPUT_CHANGED)
+_BY_END = (Fault.LAUNCH, Fault.CRASH)  # what a processor makes of an address that is not aligned
+
+
+@dataclass
+class Verdict:
+    """What became of one mutant in one precision.
+
+    ``rejected`` holds the cases on which the check found fault, with the largest error over the bound (None where there is
+    none, as for an output that was not written or has to be exact). ``survived``: cases on which it passed. ``failures``:
+    why a case says nothing about the check, for example since the kernel crashed there; by the case's id, or by "build".
+    """
+
+    mutant: Mutant
+    precision: Precision
+    rejected: dict[Case, float | None] = field(default_factory=dict)
+    survived: list[Case] = field(default_factory=list)
+    failures: dict[str, Failure] = field(default_factory=dict)
+
+    @property
+    def tried(self) -> int:
+        """On how many cases."""
+        return len(self.rejected) + len(self.survived) + len(self.failures)
+
+    @property
+    def good(self) -> bool:
+        """Rejected wherever it was tried, or somewhere if no more is asked of it."""
+        if self.mutant.everywhere:
+            return self.tried == len(self.rejected)
+        return not self.failures and (bool(self.rejected) or not self.tried)
+
+    @property
+    def narrowest(self) -> float | None:
+        """The smallest error over bound by which it was rejected; None where no rejection has one."""
+        return min((ratio for ratio in self.rejected.values() if ratio is not None), default=None)
+
+
+def affordable(executor: Executor, op: Operator, cases: Sequence[Case]) -> tuple[Case, ...]:
+    """The cases that ``executor`` can check, cheap ones first."""
+    limit = executor.check_limit
+    return tuple(sorted((c for c in cases if limit is None or work(op, c) <= limit), key=lambda c: work(op, c)))
+
+
+def survey(
+    executor: Executor,
+    op: Operator,
+    precision: Precision,
+    wanted: Mapping[Mutant, Sequence[Case]],
+    seed: int,
+    progress: Progress | None = None,
+) -> list[Verdict]:
+    """Check each mutant on its cases; one verdict for each that is wrong in ``precision``, in their order.
+
+    Raises:
+        ToolchainError: nothing can be built.
+        DeviceError: the device is missing, lost, or too small for a case.
+        SpecError: an edit does not fit the naive kernel, or the operator's spec is wrong.
+    """
+    chosen = [m for m in wanted if m.precisions is None or precision in m.precisions]
+    with ExitStack() as resources:
+        subjects = [_Subject(executor, op, m.candidate(op, precision), Verdict(m, precision)) for m in chosen]
+        for subject in subjects:
+            resources.callback(subject.close)
+        if progress:
+            progress.started(f"building {op.name}/{precision}'s mutants")
+        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="msbench-build") as pool:
+            list(pool.map(_Subject.build, subjects))
+        cases = affordable(executor, op, list(dict.fromkeys(case for m in chosen for case in wanted[m])))
+        if progress:
+            progress.started(f"checking {op.name}/{precision}'s mutants")
+        for done, case in enumerate(cases, 1):
+            with CaseCheck(executor, op, precision, case, seed) as check:
+                for subject in subjects:
+                    if case in wanted[subject.verdict.mutant]:
+                        subject.try_on(check)
+            if progress:
+                progress.advanced(done, len(cases), case.id)
+        return [subject.verdict for subject in subjects]
+
+
+@dataclass
+class _Subject:
+    """One mutant, its build and its process."""
+
+    executor: Executor
+    op: Operator
+    candidate: Candidate
+    verdict: Verdict
+    built: BuildResult | None = None
+    runner: Runner | None = None
+
+    def build(self) -> None:
+        self.built = self.executor.build(self.op, self.candidate)
+        if self.built.failure:
+            self.verdict.failures["build"] = self.built.failure
+
+    def try_on(self, check: CaseCheck) -> None:
+        assert self.built is not None
+        if self.built.failure:
+            return
+        try:
+            if self.runner is None:
+                self.runner = self.executor.open(self.op, self.built, self.candidate)
+            (result,) = check.run(self.runner, (self.verdict.mutant.variant,))
+            failure, ratio = result.failure, result.worst
+        except UnsupportedError as error:
+            failure, ratio = Failure(Fault.UNSUPPORTED, str(error)), None
+        except WorkerError as error:
+            failure, ratio = Failure(fault_of(error), str(error), error.log), None
+        except MemoryError as error:
+            where = f"{self.op.name}/{self.candidate.precision} at {check.case.id}"
+            raise DeviceError(
+                f"{self.executor.device().name} has not enough memory to check {where}. Choose smaller cases with --cases."
+            ) from error
+        if failure is None:
+            self.verdict.survived.append(check.case)
+        elif failure.fault in _BY_CHECK or (failure.fault in _BY_END and self.verdict.mutant.variant == "misaligned"):
+            self.verdict.rejected[check.case] = ratio
+        else:
+            self.verdict.failures[check.case.id] = failure
+        if failure is not None and failure.fault not in _BY_VALUE:
+            self.close()  # the next case gets a process that nothing has happened to
+
+    def close(self) -> None:
+        if self.runner is not None:
+            self.runner.close()
+            self.runner = None

@@ -1,0 +1,162 @@
+"""The fake executor, for processes: what is picklable to make it there, and a folder in which all tell what they do."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from msbench import operators
+from msbench.errors import DeviceError, LaunchFailed
+from msbench.harness.arena import Arena
+from msbench.harness.batch.coordinator import Job
+from msbench.harness.protocols import Checks, Plan
+from msbench.harness.sandbox.process import WorkerProcess
+from msbench.harness.spans import span
+from msbench.model import BuildResult, Candidate, Measurement
+from msbench.spec import Case, Operator, Precision
+from tests.harness.fakes import FakeExecutor, FakeRunner, Kernel, case, right
+
+SPEC = """\
+from dataclasses import replace
+
+from {module} import OPERATOR
+
+OPERATOR = replace(OPERATOR, name={name!r})
+"""
+
+
+def wrong(arena: Arena, case: Case) -> None:
+    right(arena, case)
+    arena.view("y")[0] = 77
+
+
+class _Everywhere(dict[str, Kernel]):
+    """The function that a source names."""
+
+    def __missing__(self, source: str) -> Kernel:
+        module, _, name = source.strip().rpartition(".")
+        kernel: Kernel = getattr(importlib.import_module(module), name)
+        return kernel
+
+
+def operator(folder: Path, name: str, module: str = "tests.harness.fakes") -> Operator:
+    """The operator of a test module under another name, declared in a file."""
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / name / "spec.py").write_text(SPEC.format(name=name, module=module), encoding="utf-8")
+    return operators.load(name, folder)
+
+
+def jobs(folder: Path, *names: str) -> list[Job]:
+    """A right and a wrong version of each."""
+    plan = Plan(cases=(case(64), case(2048)), checks=Checks.QUICK, sittings=1)
+    sources = [(f"{kernel.__module__}.{kernel.__name__}", kernel.__name__) for kernel in (right, wrong)]
+    return [
+        Job(
+            operator(folder, name),
+            Precision.FP32,
+            tuple(Candidate(name, Precision.FP32, source, label=label) for source, label in sources),
+            plan,
+        )
+        for name in names
+    ]
+
+
+@dataclass
+class Plain(FakeExecutor):
+    """Has every kernel, but is alone on its device."""
+
+    kernels: ClassVar[Any] = _Everywhere()
+
+
+@dataclass
+class Divided(Plain):
+    """``behaviour`` says what happens to the executors beside it, and at which operator."""
+
+    folder: Path = Path()
+    behaviour: dict[str, str] = field(default_factory=dict)
+
+    def beside(self) -> partial[Beside]:
+        return partial(Beside, folder=self.folder, behaviour=self.behaviour)
+
+    def compile_checks(self, op: Operator) -> None:
+        time.sleep(0.01)
+        (self.folder / f"compiled {op.name}").touch()
+
+    def checks_compiled(self) -> None:
+        (self.folder / f"ended {len(self.told('compiled'))} compiled").touch()
+
+    @property
+    def open_now(self) -> list[str]:
+        """The operator and label of each runner that is open in any process, and whose process that is."""
+        return sorted(path.name for path in self.folder.glob("open *"))
+
+    def told(self, what: str) -> list[str]:
+        """Who said so, with whatever they add."""
+        return sorted(path.name.removeprefix(f"{what} ") for path in self.folder.glob(f"{what} *"))
+
+
+class ToldRunner(FakeRunner):
+    """Says in the folder that it is there."""
+
+    def __init__(self, executor: Beside, candidate: Candidate) -> None:
+        super().__init__(executor, candidate)
+        self._executor: Beside = executor
+        self._mark = executor.folder / f"open {candidate.operator} {candidate.label} {os.getpid()}"
+        self._mark.touch()
+
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
+        told = self._executor.folder / "found no memory"
+        if self._executor.behaviour.get("short") == self.candidate.operator and not told.exists():
+            told.touch()
+            raise LaunchFailed("the harness's own call returned cudaErrorMemoryAllocation", "out_of_memory")
+        super().launch(arena, case, fresh=fresh)
+
+    def rest(self) -> None:
+        assert not self.closed
+        with (self._executor.folder / f"rested {self.candidate.operator}").open("a") as told:
+            told.write(f"{self.candidate.label}\n")
+
+    def close(self) -> None:
+        super().close()
+        self._mark.unlink(missing_ok=True)
+
+
+@dataclass
+class Beside(Divided):
+    """``dies``, ``hangs``, ``lost``, ``full``, ``short``: what happens when one operator is checked or measured."""
+
+    workers: list[WorkerProcess] = field(default_factory=list)
+
+    def _tell(self, what: str, op: Operator) -> None:
+        (self.folder / f"{what} {op.name} {os.getpid()}").touch()
+
+    def open(self, op: Operator, build: BuildResult, candidate: Candidate) -> FakeRunner:
+        self._tell("checked", op)
+        if self.behaviour.get("dies") == op.name:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.behaviour.get("hangs") == op.name:
+            idle = "from msbench.harness.sandbox import wire; wire.serve({})"
+            self.workers.append(WorkerProcess([sys.executable, "-c", idle]))
+            (self.folder / f"hangs {self.workers[-1].pid}").touch()
+            time.sleep(120)
+        self.runners.append(ToldRunner(self, candidate))
+        return self.runners[-1]
+
+    def measure(
+        self, op: Operator, precision: Precision, case: Case, runners: Sequence[FakeRunner], plan: Plan
+    ) -> list[Measurement]:
+        self._tell("measured", op)
+        if self.behaviour.get("lost") == op.name:
+            raise DeviceError("The GPU fell off.")
+        if self.behaviour.get("full") == op.name and len(self.open_now) > len(runners):
+            raise MemoryError
+        with span("measuring"):
+            return super().measure(op, precision, case, runners, plan)

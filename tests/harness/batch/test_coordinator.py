@@ -1,0 +1,336 @@
+"""Many tasks: all are evaluated, in their order, each as soon as it can be; large cases are checked alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from msbench.errors import DeviceError, WorkerCrashed
+from msbench.harness.batch import coordinator as batch
+from msbench.harness.batch.coordinator import evaluate_all
+from msbench.harness.batch.throughput import Passage
+from msbench.harness.evaluate import Group
+from msbench.harness.spans import Spans
+from msbench.model import BuildResult, Candidate, Device, Status
+from msbench.spec import Case, Operator, Split
+from tests.harness.batch.divided import Divided, Plain, jobs
+from tests.harness.fakes import OPERATOR, FakeExecutor, case
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+class Told:
+    """Remembers what it hears, from one thread."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self._thread = threading.get_ident()
+
+    def started(self, text: str) -> None:
+        assert threading.get_ident() == self._thread
+        self.heard.append(text)
+
+    def advanced(self, done: int, total: int, text: str) -> None:
+        self.started(f"{done} of {total}: {text}")
+
+
+@pytest.fixture
+def ops(tmp_path: Path) -> Path:
+    return tmp_path / "ops"
+
+
+@pytest.fixture
+def divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Divided:
+    """On a machine with room for two referees."""
+    monkeypatch.setattr(batch, "_CORES", 4)
+    told = tmp_path / "told"
+    told.mkdir()
+    return Divided(folder=told)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process does; one that has ended may wait to be looked at."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def soon(what: Callable[[], object]) -> None:
+    """Within some seconds."""
+    deadline = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def referees(told: list[str]) -> set[int]:
+    return {int(one.split()[-1]) for one in told}
+
+
+@pytest.mark.parametrize(("kind", "size"), [(Plain, None), (Divided, 1)])
+def test_one_by_one_every_task_is_evaluated_in_its_place(
+    divided: Divided, ops: Path, kind: type[FakeExecutor], size: int | None
+) -> None:
+    executor = divided if kind is Divided else Plain()
+    wanted = jobs(ops, *(f"op{n}" for n in range(4)))
+    got = list(evaluate_all(executor, wanted, command="test", progress=Told(), batch=size))
+    assert [job for job, _ in got] == wanted
+    assert len(executor.runners) == 8  # its own: nothing is gained by a referee
+    assert all(runner.closed for runner in executor.runners)
+    for _, (good, bad) in got:
+        assert (good.status, bad.status) == (Status.PASSED, Status.CHECK_FAILED)
+        assert [m.case.id for m in good.measurements] == ["N=64", "N=2048"]
+
+
+def test_side_by_side_each_is_checked_and_measured_in_the_same_processes(divided: Divided, ops: Path) -> None:
+    wanted = [replace(job, spans=Spans()) for job in jobs(ops, *(f"op{n}" for n in range(5)))]
+    progress = Told()
+    measured = evaluate_all(divided, wanted, command="test", progress=progress, batch=3)
+    got = [next(measured)]
+    assert divided.told("compiled") == [f"op{n}" for n in range(5)]  # all, before the first is measured
+    assert divided.told("ended") == ["5 compiled"]
+    opened = [one.rpartition(" ")[0] for one in divided.told("open")]
+    assert opened == ["op0 right", "op1 right", "op2 right"]  # the wrong ones have ended
+    begun = referees(divided.told("checked"))
+    got += [next(measured) for _ in range(3)]
+    assert [one.split()[0] for one in divided.told("open")] == ["op3", "op4"]
+    got += list(measured)
+
+    assert [job for job, _ in got] == wanted
+    assert not divided.told("open")
+    assert divided.told("checked") == divided.told("measured")
+    assert len(begun) == 2 and os.getpid() not in begun
+    assert not any(map(runs, begun))
+    for job, results in got:
+        assert isinstance(results, list)
+        good, bad = results
+        assert (good.status, bad.status) == (Status.PASSED, Status.CHECK_FAILED)
+        assert [m.case for m in good.measurements] == list(job.plan.cases)
+        assert good.build and good.checks and not bad.measurements
+        assert good.command == "test"
+        assert job.spans is not None
+        assert {"wait for room", "wait for builds", "compare", "measuring"} <= set(job.spans.seconds)
+        passage = Passage.of(job)
+        assert sum(passage.spans.values()) == pytest.approx(passage.seconds)
+    assert progress.heard[0] == "checking 3 tasks"
+    assert {text.partition(":")[0] for text in progress.heard[1:4]} == {"1 of 3", "2 of 3", "3 of 3"}
+    assert progress.heard[4:7] == ["measuring op0/fp32", "1 of 2: N=64", "2 of 2: N=2048"]
+
+
+def test_idle_processes_give_back_what_they_do_not_need(divided: Divided, ops: Path) -> None:
+    list(evaluate_all(divided, jobs(ops, "op0", "op1"), command="test", progress=Told(), batch=2))
+    for name in ("op0", "op1"):  # those that are left, after the check and after being measured
+        assert (divided.folder / f"rested {name}").read_text().split() == ["right"] * 2
+
+
+def test_one_by_one_compilers_start_when_the_task_before_is_checked(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    build, check = Plain.build, Group.check
+
+    def built(self: Plain, op: Operator, candidate: Candidate) -> BuildResult:
+        events.append(f"build {op.name}")
+        return build(self, op, candidate)
+
+    def checked(self: Group) -> None:
+        check(self)
+        events.append(f"checked {self.op.name}")
+
+    monkeypatch.setattr(Plain, "build", built)
+    monkeypatch.setattr(Group, "check", checked)
+    assert len(list(evaluate_all(Plain(), jobs(ops, "op0", "op1", "op2"), command="test", progress=Told()))) == 3
+    for before, after in (("op0", "op1"), ("op1", "op2")):
+        assert events.index(f"checked {before}") < events.index(f"build {after}") < events.index(f"checked {after}")
+
+
+def test_whose_check_takes_longest_comes_first_unless_the_batch_is_given(
+    divided: Divided, ops: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long, short = Case((("N", 5000),), Split.PAPER), case(64)
+    several = [
+        replace(job, plan=replace(job.plan, cases=(c,)))
+        for job, c in zip(jobs(ops, "op0", "op1"), (short, long), strict=True)
+    ]
+
+    def order(size: int | None) -> list[str]:
+        return [job.task for job, _ in evaluate_all(divided, several, command="test", progress=Told(), batch=size)]
+
+    assert order(2) == ["op0/fp32", "op1/fp32"]
+    assert order(None) == ["op0/fp32", "op1/fp32"]  # of one batch, the largest is measured last
+    monkeypatch.setattr(batch, "PROCESSES", 2)
+    assert order(None) == ["op1/fp32", "op0/fp32"]
+
+
+def test_as_many_tasks_are_side_by_side_as_their_processes_have_room(ops: Path) -> None:
+    device = Device("cuda", "GPU", "GPU-0")
+    assert [batch._fitting(replace(device, memory_bytes=gib << 30)) for gib in (1, 4, 12)] == [1, 2, 6]
+    assert 1 <= batch._fitting(replace(device, memory_bytes=1 << 50)) <= batch.PROCESSES
+    seven = jobs(ops, *(f"op{n}" for n in range(7)))  # of two versions each
+    sizes = {limits: [len(some) for some in batch._batches(seven, *limits)] for limits in ((7, 6), (2, 6), (7, 1))}
+    assert sizes == {(7, 6): [3, 3, 1], (2, 6): [2, 2, 2, 1], (7, 1): [1] * 7}
+
+
+def test_what_one_task_suffers_is_its_own_result_and_a_full_device_is_tried_again_alone(
+    divided: Divided, ops: Path
+) -> None:
+    divided.behaviour = {"full": "op1"}
+    wanted = jobs(ops, "op0", "op1", "op2", "op3")
+    broken = "replace(OPERATOR, reference=lambda *_, **__: 1 / 0, "
+    spec = ops / "op2" / "spec.py"
+    spec.write_text(spec.read_text(encoding="utf-8").replace("replace(OPERATOR, ", broken), encoding="utf-8")
+    for job, results in evaluate_all(divided, wanted, command="test", progress=Told(), batch=4):
+        if job is wanted[2]:
+            assert re.fullmatch(
+                r"op2: reference at N=64 \(.+/op2/spec\.py:\d+\): ZeroDivisionError: division by zero\.", str(results)
+            )
+        else:
+            assert isinstance(results, list)
+            assert [m.case.id for m in results[0].measurements] == ["N=64", "N=2048"]
+    assert not divided.told("open")
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_version_that_found_no_memory_beside_others_is_checked_again_alone(
+    divided: Divided, ops: Path, size: int
+) -> None:
+    divided.behaviour = {"short": "op1"}
+    wanted = jobs(ops, "op0", "op1", "op2", "op3")
+    batches = batch._side_by_side(divided, divided.beside, wanted, "test", Told(), size)
+    for _, results in batches:
+        assert isinstance(results, list)
+        assert [one.status for one in results] == [Status.PASSED, Status.CHECK_FAILED]
+    assert divided.told("found")
+    assert not divided.told("open")
+
+
+def test_what_never_fits_the_device_is_told(divided: Divided, ops: Path) -> None:
+    divided.behaviour = {"full": "op0"}
+    (divided.folder / "open by somebody else").touch()
+    (_, full), (_, other) = evaluate_all(divided, jobs(ops, "op0", "op1"), command="test", progress=Told())
+    assert str(full).startswith("Fake GPU has not enough memory to measure op0/fp32 at N=64.")
+    assert isinstance(other, list)
+
+
+def test_a_lost_device_ends_everything_once(divided: Divided, ops: Path) -> None:
+    divided.behaviour = {"lost": "op1"}
+    measured = evaluate_all(divided, jobs(ops, "op0", "op1", "op2"), command="test", progress=Told(), batch=3)
+    next(measured)
+    with pytest.raises(DeviceError, match="fell off"):
+        next(measured)
+    assert list(measured) == []
+    assert not any(map(runs, referees(divided.told("checked"))))
+
+
+def test_closing_it_ends_all_at_once_whatever_they_do(divided: Divided, ops: Path) -> None:
+    divided.behaviour = {"hangs": "op3"}  # in the second batch
+    measured = evaluate_all(divided, jobs(ops, "op0", "op1", "op2", "op3"), command="test", progress=Told(), batch=2)
+    next(measured)
+    measured.close()  # type: ignore[attr-defined]
+    assert not any(map(runs, referees(divided.told("checked"))))
+
+    def interrupt() -> None:
+        soon(lambda: divided.told("hangs"))
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        list(evaluate_all(divided, jobs(ops, "op2", "op3"), command="test", progress=Told()))
+    interrupting.join()
+    assert time.monotonic() - began < 30
+    assert not any(map(runs, referees(divided.told("checked"))))
+    soon(lambda: not any(map(runs, referees(divided.told("hangs")))))  # candidates' processes
+
+
+def test_the_end_of_a_referee_is_told_in_one_sentence(divided: Divided, ops: Path) -> None:
+    divided.behaviour = {"dies": "op1"}
+    with pytest.raises(WorkerCrashed, match=r"died of SIGKILL at work on op1/fp32\. .*memory.* with --resume\.$"):
+        list(evaluate_all(divided, jobs(ops, "op0", "op1", "op2"), command="test", progress=Told()))
+    assert not any(map(runs, referees(divided.told("checked"))))
+
+
+LEAD = """\
+import sys
+from pathlib import Path
+from msbench.harness.batch import coordinator as batch
+from tests.harness.batch.divided import Divided, jobs
+from tests.harness.batch.test_coordinator import Told
+
+batch._CORES = 4
+executor = Divided(folder=Path(sys.argv[1]), behaviour={"hangs": "op0"})
+list(batch.evaluate_all(executor, jobs(Path(sys.argv[2]), "op0", "op1"), command="test", progress=Told(), batch=2))
+"""
+
+
+def test_a_killed_lead_leaves_no_referee_and_no_candidate(divided: Divided, ops: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    with subprocess.Popen([sys.executable, "-c", LEAD, divided.folder, ops], env=environment) as lead:
+        soon(lambda: divided.told("hangs") and len(divided.told("checked")) == 2)
+        pids = referees(divided.told("checked")) | referees(divided.told("hangs"))
+        assert len(pids) == 3
+        assert all(map(runs, pids))
+        lead.kill()
+    soon(lambda: not any(map(runs, pids)))
+
+
+def test_cases_are_checked_side_by_side_while_there_is_room() -> None:
+    memory = 2 * 96 * batch.CHECK_BYTES  # half of which has room for so many elements
+    room = batch._Room(memory)
+    sizes = {"tiny": 1, "half": 16, "huge": 32}  # vector_add has three arrays
+    inside: list[str] = []
+    seen: list[tuple[str, ...]] = []
+    lock = threading.Lock()
+
+    def check(kind: str) -> None:
+        with room.enter(OPERATOR, case(sizes[kind])):
+            with lock:
+                inside.append(kind)
+                seen.append(tuple(inside))
+            time.sleep(0.01)
+            with lock:
+                inside.remove(kind)
+
+    threads = [threading.Thread(target=check, args=(kind,)) for _ in range(6) for kind in sizes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(seen) == 18
+    for together in seen:
+        assert sum(3 * sizes[kind] for kind in together) <= 96
+        assert "huge" not in together or len(together) == 1
+    assert any(len(together) > 1 for together in seen)
+
+
+def test_what_needs_the_device_to_itself_waits_until_nobody_else_does() -> None:
+    room, order = batch._Room(2 * 96 * batch.CHECK_BYTES), []
+    entered, go = threading.Event(), threading.Event()
+
+    def check(name: str, size: int) -> None:
+        with room.enter(OPERATOR, case(size)):
+            order.append(name)
+            entered.set()
+            go.wait(10)
+
+    threads = [threading.Thread(target=check, args=("first", 1))]
+    threads[0].start()
+    entered.wait(10)
+    for name, size in (("huge", 40), ("second", 16), ("third", 1)):
+        threads.append(threading.Thread(target=check, args=(name, size)))
+        threads[-1].start()
+        time.sleep(0.02)
+    go.set()
+    for thread in threads:
+        thread.join(10)
+    assert order == ["first", "second", "third", "huge"]

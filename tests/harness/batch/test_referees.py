@@ -1,0 +1,77 @@
+"""What goes between a referee and its lead arrives as it was."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from msbench import errors
+from msbench.harness.batch.referees import Assignment, _Outcome
+from msbench.harness.evaluate import evaluate
+from msbench.harness.protocols import Plan
+from msbench.model import Failure, Fault
+from msbench.spec import Precision
+from tests.harness.fakes import OPERATOR, FakeExecutor, candidate, case, right
+
+
+def again(thing: object) -> object:
+    return pickle.loads(pickle.dumps(thing))
+
+
+def test_a_job_and_its_results_are_equal_on_the_other_side() -> None:
+    plan = Plan(cases=OPERATOR.cases, profile=True)
+    group = [candidate(right), candidate(None)]
+    job = Assignment(OPERATOR.name, "/kernels", Precision.FP32, tuple(group), plan, recorded=True)
+    assert again(job) == job
+    results = evaluate(FakeExecutor(), OPERATOR, Precision.FP32, group, plan, command="test")
+    assert results[0].profiles and results[1].build
+    assert again(results) == results
+    assert {one.case: one.hot_ns for one in again(results)[0].measurements}[case(64)] == 4e4  # type: ignore[index]
+    assert again(Failure(Fault.CRASH, "It died.", "log")) == Failure(Fault.CRASH, "It died.", "log")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.SpecError("bad"),
+        errors.DeviceFull("full"),
+        errors.DeviceError("lost"),
+        errors.ToolchainError("no nvcc"),
+        errors.UnsupportedError("inline PTX"),
+        errors.BuildError("refused", "log", "timeout"),
+        errors.LaunchFailed("no", "forbidden", "log"),
+        errors.WorkerCrashed("It died.", "crash", "log"),
+        MemoryError("host"),
+        OSError(28, "No space left on device", "/dev/shm/x"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_are_the_same_on_the_other_side(error: Exception) -> None:
+    def fails() -> None:
+        raise error
+
+    outcome = again(_Outcome.of(fails))
+    assert isinstance(outcome, _Outcome)
+    with pytest.raises(type(error)) as caught:
+        outcome.get()
+    assert str(caught.value) == str(error)
+    for name in ("kind", "log", "errno", "filename"):
+        assert getattr(caught.value, name, None) == getattr(error, name, None)
+    assert "in fails" in caught.value.__notes__[0]  # for MSBENCH_DEBUG
+
+
+def test_errors_that_cant_be_sent_are_told() -> None:
+    class Local(Exception):
+        pass
+
+    def unknown() -> None:
+        raise errors.UnknownNameError("operator", "sotfmax", ["softmax"])
+
+    def local() -> None:
+        raise Local("what?")
+
+    with pytest.raises(errors.MsbenchError, match=r"no operator 'sotfmax'\. Did you mean 'softmax'"):
+        again(_Outcome.of(unknown)).get()  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match=r"Local.*what"):
+        again(_Outcome.of(local)).get()  # type: ignore[attr-defined]
