@@ -40,6 +40,7 @@ from msbench.store.tables import (
     MeasurementRow,
     MessageRow,
     ProfileRow,
+    RecordRow,
     TaskRow,
     TrialRow,
     VersionRow,
@@ -192,6 +193,7 @@ def evaluation_rows(op: Operator, evaluation: Evaluation) -> tuple[EvaluationRow
         *(_check_row(row.id, cases[check.case].id, check) for check in checks),
         *(_measurement_row(row.id, cases[one.case].id, one) for one in measurements),
         *(_profile_row(row.id, cases[profile.case].id, profile) for profile in profiles),
+        *([_record_row(row.id, evaluation.record)] if evaluation.record else []),
     ]
     return row, rows
 
@@ -237,6 +239,18 @@ def _measurement_row(evaluation_id: str, case_id: str, one: Measurement) -> Meas
             samples=pack_samples(one.samples_ns),
             **_measured(one),
             **_failure(one.failure),
+        )
+    )
+
+
+def _record_row(evaluation_id: str, record: dict[str, Any]) -> RecordRow:
+    return _identified(
+        RecordRow(
+            id="",
+            evaluation_id=evaluation_id,
+            case_name=record["case"],
+            summary=record["summary"],
+            nodes=plain(record["nodes"]),
         )
     )
 
@@ -380,6 +394,7 @@ def to_evaluation(
     checks: Sequence[tuple[CheckRow, CaseRow]],
     measurements: Sequence[tuple[MeasurementRow, CaseRow]],
     profiles: Sequence[tuple[ProfileRow, CaseRow]],
+    record: RecordRow | None,
 ) -> Evaluation:
     """An evaluation as it was stored."""
     return Evaluation(
@@ -399,6 +414,7 @@ def to_evaluation(
         harness=row.harness,
         recorded_from=row.recorded_from,
         note=row.note,
+        record={"case": record.case_name, "summary": record.summary, "nodes": record.nodes} if record else None,
     )
 
 

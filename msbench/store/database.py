@@ -18,6 +18,7 @@ from msbench.errors import StoreError
 from msbench.store.engine import MEMORY, explained, open_engine, raw_sqlite, shown, sqlite_path
 from msbench.store.identity import table_of
 from msbench.store.migrations import MIGRATIONS, migrate, version
+from msbench.store.packed import is_packed, unpack
 from msbench.store.tables import TABLES
 
 
@@ -74,6 +75,11 @@ class Database:
     def _ensure_schema(self) -> None:
         with explained(self.where, self._timeout_s):
             with self._engine.begin() as connection:
+                if self.path is not None and is_packed(raw_sqlite(connection)):
+                    raise StoreError(
+                        f"Database {self.where} is a published one, which is only read: write to another (--db FILE), "
+                        "then put that into it with `msbench db publish FILE`."
+                    )
                 self.had = had = version(connection, self.where)
             if had == len(MIGRATIONS):
                 return
@@ -134,6 +140,33 @@ class Database:
         ):
             yield session
 
+    @contextmanager
+    def raw(self) -> Iterator[sqlite3.Connection]:
+        """The driver's connection of an SQLite database, in a transaction whose changes are dropped.
+
+        Raises:
+            StoreError: the database can't be read.
+        """
+        with self._one_at_a_time, explained(self.where, self._timeout_s), self._engine.connect() as connection:
+            connection.begin()
+            yield raw_sqlite(connection)
+
+    @contextmanager
+    def changing(self) -> Iterator[sqlite3.Connection]:
+        """The driver's connection of an SQLite database, in a transaction without foreign keys, which is committed.
+
+        Raises:
+            StoreError: the database can't be written.
+        """
+        with self._one_at_a_time, explained(self.where, self._timeout_s), self._engine.connect() as connection:
+            raw = raw_sqlite(connection)
+            raw.execute("PRAGMA foreign_keys=OFF")
+            try:
+                with raw:
+                    yield raw
+            finally:
+                raw.execute("PRAGMA foreign_keys=ON")
+
     def compact(self) -> None:
         """Make an SQLite file fit to be committed: small, and with its rows in an order that follows from them.
 
@@ -170,9 +203,15 @@ class Database:
         source = open_engine(path, read_only=True, timeout_s=timeout_s)
         try:
             copy._look(Path(sqlite_path(path) or path), create=False)
-            with explained(str(path), timeout_s), source.connect() as file, copy._engine.connect() as memory:
-                raw_sqlite(file).backup(raw_sqlite(memory))
             copy.where = str(path)
+            with explained(str(path), timeout_s), source.connect() as file:
+                read = raw_sqlite(file)
+                if is_packed(read):
+                    with copy._writing.begin() as memory:
+                        unpack(read, raw_sqlite(memory))
+                else:
+                    with copy._engine.connect() as memory:
+                        read.backup(raw_sqlite(memory))
             copy._ensure_schema()
         except BaseException:
             copy.close()

@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,16 @@ def open_engine(where: str | Path, *, read_only: bool, timeout_s: float) -> Engi
         engine = _sqlite("file::memory:", timeout_s, pooled=True)
     else:
         try:
-            engine = create_engine(str(where), json_serializer=_json_text)
+            engine = create_engine(_with_driver(_url(str(where))), json_serializer=_json_text)
         except (NoSuchModuleError, ModuleNotFoundError) as error:
             raise StoreError(f"The driver for {shown(where)} is not installed ({error}): pip install it.") from error
     return engine
+
+
+def _with_driver(url: URL) -> URL:
+    """``postgresql://`` means psycopg 3 where it is installed; SQLAlchemy's own choice is its predecessor."""
+    known = url.drivername != "postgresql" or find_spec("psycopg") is None
+    return url if known else url.set(drivername="postgresql+psycopg")
 
 
 def _mode(path: Path, read_only: bool) -> str:

@@ -1,13 +1,13 @@
 """The figures that people and agents are shown, computed from what was measured. Reads a store, changes nothing.
 
-A ratio is only ever taken between versions that were measured interleaved, on the newest such occasion. A score is the
-geometric mean of a version's ratios to the naive version over a task's cases: those that the naive version was measured
-on, except held-out ones. A version that fails a case, or wasn't measured on one, has no score.
+A ratio is only ever taken between versions that were measured against each other in one session. A task has a *ranking
+session*: the newest in which its versions competed on all cases, odd ones aside; its cases are those that count. Versions that
+were not in it have the figures of their own session and no rank. A score is the geometric mean of a version's ratios to the
+naive version over these cases. A version that fails one, or wasn't measured on it, has no score.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,23 +17,12 @@ from msbench import roofline, statistics
 from msbench.errors import UnknownNameError
 from msbench.model import Ceilings, Device, Origin
 from msbench.spec import Split
+from msbench.store.gathered import gathered
+from msbench.store.ratios import Comparison, Occasion, Ratio, compare, mean, occasions, paired
 from msbench.store.store import Store
-from msbench.store.tables import CaseRow, EvaluationRow, LineageRow, TaskRow, VersionRow
-from msbench.store.timings import Timing, Timings, by_origin
+from msbench.store.tables import CaseRow, EvaluationRow, LineageRow, RunRow, StepRow, TaskRow, VersionRow
+from msbench.store.timings import Timing, Timings, TimingSession, by_origin, own_session, ranking_of
 from msbench.store.verdicts import Verdicts
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """t_reference / t_version with its 95 % interval: above 1, the version is faster.
-
-    ``reference_id`` is None in a mean over cases that have different references (the fastest library of each).
-    """
-
-    value: float
-    low: float
-    high: float
-    reference_id: str | None
 
 
 @dataclass(frozen=True)
@@ -65,9 +54,13 @@ class VersionFigures:
     """A version of a task on a device.
 
     ``score`` is its speed-up over naive, ``library_score`` that over each case's fastest library, ``bar_score`` that over
-    the faster of the two on each case: a library that is slower than the naive kernel is no bar. ``roofline_fraction`` is
-    the geometric mean of the cases'. Each exists only if it does for all cases; ``problem`` says why there is no score.
+    the faster of the two on each case: a library that is slower than the naive kernel is no bar. Each exists only if it
+    does for all cases; ``problem`` says why there is no score. ``roofline_fraction`` is the geometric mean over the cases
+    that bytes or operations bound, ``launch_fraction`` over those that are bounded by a launch: what an empty call takes of
+    the version's time. Either is None where there is no such case.
     ``evaluation`` is the newest one that judged it: on this device, or, if it never ran there, elsewhere.
+    ``session``: the session's ``measured_at``, which is a newer instant than the version's own where others were timed later.
+    ``ranked``: whether its times are of the task's ranking session, so that they compare with those of other versions.
     """
 
     version: VersionRow
@@ -78,15 +71,19 @@ class VersionFigures:
     library_score: Ratio | None
     bar_score: Ratio | None
     roofline_fraction: float | None
+    launch_fraction: float | None
     problem: str | None
+    ranked: bool
+    session: str | None
+    measured_at: str | None
 
 
 @dataclass(frozen=True)
 class TaskFigures:
     """A task on a device: versions are the naive ones first, then libraries, then the others by age.
 
-    ``best`` is the version with the highest score that is no library's; ``library`` the library with the highest score.
-    ``measured_at`` is the newest time's instant, and ``commands`` are those that made the times shown.
+    ``best`` is the ranked version with the highest score that is no library's; ``library`` the library with the highest
+    score. ``measured_at`` is the newest time's instant in the ranking session, and ``commands`` are those that made it.
     """
 
     task: TaskRow
@@ -99,14 +96,6 @@ class TaskFigures:
     best: VersionFigures | None
     measured_at: str | None
     commands: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A version against another on every case that they were measured on together; ``overall``: geometric mean."""
-
-    cases: tuple[tuple[CaseRow, Ratio], ...]
-    overall: Ratio | None
 
 
 class Figures:
@@ -132,10 +121,14 @@ class Figures:
         self._versions: dict[str, list[VersionRow]] = {task: [] for task in wanted}
         for version in store.versions(task_id):
             self._versions[version.task_id].append(version)
+        self._task_of = {one.id: task for task, rows in self._versions.items() for one in rows}
+        self._known_sessions: dict[str, list[TimingSession]] = {}
         with store.session() as session:
             self._parents = _parents(session)
             self._verdicts = Verdicts(session, self.device.id if self.device else None, task_id)
             self._timings = Timings(session, self.device.id if self.device else "", task_id)
+            self._stepped = set(session.exec(select(StepRow.evaluation_id)))
+            self._chosen = set(session.exec(select(RunRow.best_version_id)))
 
     def tasks(self) -> list[TaskFigures]:
         """Every task, by id."""
@@ -152,31 +145,79 @@ class Figures:
         task, rows = self._tasks[task_id], sorted(self._versions[task_id], key=_reading_order)
         naive, libraries = by_origin(rows, Origin.NAIVE), by_origin(rows, Origin.LIBRARY)
         cases = [case for case in self._timings.cases(naive) if case.split != Split.HELDOUT]
-        versions = [self._version(task, row, cases, naive, libraries) for row in rows]
-        shown = [timing for row in rows for case in cases if (timing := self._shown(row.id, naive, case.name))]
+        sessions = self._sessions(task_id)
+        ours = {row.id for row in rows} - {*naive, *libraries}
+        names = [case.name for case in cases if case.split != Split.ODD] or [case.name for case in cases]
+        benched = [session for session in sessions if not self._is_of_a_run(session)]
+        chosen = [session for session in sessions if not self._chosen.isdisjoint(session.times)]
+        ranking = ranking_of(benched, names, naive, libraries, ours)
+        if ranking is None or (ours and ours.isdisjoint(ranking.times)):
+            ranking = ranking_of(chosen, names, naive, libraries, ours) or ranking
+        if ranking:
+            cases = [case for case in cases if ranking.among(naive, case.name)]
+        versions = [
+            self._version(task, row, cases, naive, libraries, own_session(sessions, ranking, row.id, naive), ranking)
+            for row in rows
+        ]
+        ranked = [one for one in versions if one.ranked]
+        shown = ranking.times.values() if ranking else ()
         return TaskFigures(
             task=task,
             device=self.device,
             ceilings=self.ceilings,
             cases=tuple(cases),
             versions=tuple(versions),
-            naive=next((one for one in reversed(versions) if one.version.id in naive and one.score), None),
-            library=_highest(one for one in versions if one.version.id in libraries),
-            best=_highest(one for one in versions if one.version.id not in libraries),
-            measured_at=max((timing.measured_at for timing in shown), default=None),
-            commands=tuple(sorted({timing.command for timing in shown})),
+            naive=next((one for one in reversed(ranked) if one.version.id in naive and one.score), None),
+            library=_highest(one for one in ranked if one.version.id in libraries),
+            best=_highest(one for one in ranked if one.version.id in ours),
+            measured_at=ranking.measured_at if ranking else None,
+            commands=tuple(sorted({timing.command for times in shown for timing in times.values()})),
         )
 
-    def compare(self, version_id: str, reference_id: str) -> Comparison:
-        """A version against another one, say its parent."""
-        cases: list[tuple[CaseRow, Ratio]] = []
-        logs: list[statistics.Logs] = []
-        for case in self._timings.cases([version_id]):
-            pair = self._paired(version_id, [reference_id], case.name)
-            if pair is not None:
-                cases.append((case, pair[0]))
-                logs.append(pair[1])
-        return Comparison(tuple(cases), _mean(logs, reference_id))
+    def _is_of_a_run(self, session: TimingSession) -> bool:
+        """Whether it is a step's: a step is timed beside its parent alone, so what it says ranks no other version."""
+        return any(one.row.evaluation_id in self._stepped for times in session.times.values() for one in times.values())
+
+    def compare(self, version_id: str, reference_id: str, evaluation_id: str | None = None) -> Comparison:
+        """A version against another one, say its parent: in the newest session that has both, or in an evaluation's."""
+        return compare(self._timings, self._session(version_id, reference_id, evaluation_id), version_id, reference_id)
+
+    def _session(self, version_id: str, reference_id: str, evaluation_id: str | None) -> TimingSession | None:
+        both = [one for one in self._sessions_of(version_id) if reference_id in one.times]
+        return next((one for one in both if evaluation_id is None or one.has(evaluation_id)), None)
+
+    def together(self, version_ids: Sequence[str]) -> dict[str, tuple[CaseFigures, ...]]:
+        """The times of some versions of a task, by their ids: those of the newest session that has all of them."""
+        sessions = [one for one in self._sessions_of(version_ids[0]) if one.times.keys() >= set(version_ids)]
+        task = self._tasks[self._task_of[version_ids[0]]]
+        return {
+            row.id: tuple(
+                self._case(task, row, one.case, one, None, None) for one in sessions[0].times[row.id].values()
+            )
+            for row in self._versions[task.id]
+            if sessions and row.id in version_ids
+        }
+
+    def occasions(self, figures: VersionFigures) -> list[Occasion]:
+        """A version's scores in sessions of runs, beside the one that it is shown with; the newest first.
+
+        Of other sessions nothing is shown, and a publication may drop them.
+        """
+        sessions = self._sessions_of(figures.version.id)
+        shown = next((one for one in sessions if any(one.has(c.evaluation_id) for c in figures.cases)), None)
+        if shown is None:
+            return []
+        sessions = [one for one in sessions if self._is_of_a_run(one)]
+        naive = by_origin(self._versions[figures.version.task_id], Origin.NAIVE)
+        return occasions(self._timings, sessions, shown, figures.version.id, naive)
+
+    def _sessions_of(self, version_id: str) -> list[TimingSession]:
+        return [one for one in self._sessions(self._task_of.get(version_id, "")) if version_id in one.times]
+
+    def _sessions(self, task_id: str) -> list[TimingSession]:
+        if task_id not in self._known_sessions:
+            self._known_sessions[task_id] = self._timings.sessions(task_id)
+        return self._known_sessions[task_id]
 
     def _version(
         self,
@@ -185,15 +226,19 @@ class Figures:
         cases: Sequence[CaseRow],
         naive: Collection[str],
         libraries: Collection[str],
+        session: TimingSession | None,
+        ranking: TimingSession | None,
     ) -> VersionFigures:
         figures: list[CaseFigures] = []
         speedups: list[statistics.Logs] = []
         ratios: list[statistics.Logs] = []
         bars: list[statistics.Logs] = []
         references: set[str | None] = set()
+        times = session.times[row.id] if session else {}
         for case in cases:
-            against_naive = self._paired(row.id, naive, case.name)
-            against_library = self._paired(row.id, libraries, case.name)
+            timing = times.get(case.name)
+            against_naive = self._against(timing, session, naive)
+            against_library = self._against(timing, session, libraries)
             if against_naive is not None:
                 speedups.append(against_naive[1])
                 references.add(against_naive[0].reference_id)
@@ -202,20 +247,23 @@ class Figures:
             if against_naive is not None and against_library is not None:
                 bars.append(min(against_naive, against_library, key=lambda one: one[0].value)[1])
             speedup, library = against_naive and against_naive[0], against_library and against_library[0]
-            figures.append(self._case(task, row, case, naive, speedup, library))
+            figures.append(self._case(task, row, case, timing, speedup, library))
         problem = self._problem(row, figures)
         whole = problem is None
-        fractions = [one.roofline_fraction for one in figures if one.roofline_fraction is not None]
         return VersionFigures(
             version=row,
             parents=self._parents.get(row.id, ()),
             evaluation=self._verdicts.newest(row.id),
             cases=tuple(figures),
-            score=_mean(speedups, references.pop() if len(references) == 1 else None) if whole else None,
-            library_score=_mean(ratios, None) if whole and len(ratios) == len(cases) else None,
-            bar_score=_mean(bars, None) if whole and len(bars) == len(cases) else None,
-            roofline_fraction=statistics.geometric_mean(fractions) if whole and len(fractions) == len(cases) else None,
+            score=mean(speedups, references.pop() if len(references) == 1 else None) if whole else None,
+            library_score=mean(ratios, None) if whole and len(ratios) == len(cases) else None,
+            bar_score=mean(bars, None) if whole and len(bars) == len(cases) else None,
+            roofline_fraction=_reached(figures, launches=False) if whole else None,
+            launch_fraction=_reached(figures, launches=True) if whole else None,
             problem=problem,
+            ranked=session is not None and session is ranking,
+            session=session.measured_at if session else None,
+            measured_at=max((timing.measured_at for timing in times.values()), default=None),
         )
 
     def _case(
@@ -223,17 +271,17 @@ class Figures:
         task: TaskRow,
         row: VersionRow,
         case: CaseRow,
-        naive: Collection[str],
+        timing: Timing | None,
         speedup: Ratio | None,
         library: Ratio | None,
     ) -> CaseFigures:
         failure = self._verdicts.failure(row.id, case.name)
-        timing = self._shown(row.id, naive, case.name)
         if failure is not None or timing is None:
             return CaseFigures(case, problem=failure or "not measured")
         bound = None
         if self.ceilings is not None:
-            bound = roofline.bound_ns(timing.case.nbytes, timing.case.flops, task.compute, self.ceilings)
+            sectors = gathered(task, timing.case)
+            bound = roofline.bound_ns(timing.case.nbytes, timing.case.flops, task.compute, self.ceilings, sectors)
         return CaseFigures(
             case=timing.case,
             median_ns=timing.median_ns,
@@ -251,20 +299,12 @@ class Figures:
             measured_at=timing.measured_at,
         )
 
-    def _shown(self, version_id: str, naive: Collection[str], case_name: str) -> Timing | None:
-        """The time that goes with the speed-up; the newest one if it was never measured beside a naive version."""
-        pair = self._timings.together(version_id, naive, case_name)
-        return pair[0] if pair else self._timings.newest(version_id, case_name)
-
-    def _paired(
-        self, version_id: str, references: Collection[str], case_name: str
+    def _against(
+        self, timing: Timing | None, session: TimingSession | None, references: Collection[str]
     ) -> tuple[Ratio, statistics.Logs] | None:
-        pair = self._timings.together(version_id, references, case_name)
-        logs = self._timings.log_ratios(*pair) if pair else None
-        if pair is None or logs is None:
-            return None
-        low, high = statistics.interval(logs)
-        return Ratio(math.exp(statistics.estimate(logs)), math.exp(low), math.exp(high), pair[1].version_id), logs
+        """A time's ratio to the fastest of some versions on the same case of its session."""
+        reference = session.among(references, timing.case.name) if session and timing else None
+        return paired(self._timings, timing, reference) if timing and reference else None
 
     def _problem(self, row: VersionRow, cases: Sequence[CaseFigures]) -> str | None:
         """Why a version has no score, as a sentence; None if it has one."""
@@ -322,8 +362,13 @@ def _reading_order(version: VersionRow) -> tuple[int, str, str]:
     return first.get(version.origin, 2), version.created_at, version.id
 
 
-def _mean(logs: Sequence[statistics.Logs], reference_id: str | None) -> Ratio | None:
-    return Ratio(*statistics.bootstrap_geometric_mean(logs), reference_id) if logs else None
+def _reached(cases: Iterable[CaseFigures], *, launches: bool) -> float | None:
+    fractions = [
+        one.roofline_fraction
+        for one in cases
+        if one.bound and one.roofline_fraction and (one.bound.term == "launch") is launches
+    ]
+    return statistics.geometric_mean(fractions) if fractions else None
 
 
 def _highest(versions: Iterable[VersionFigures]) -> VersionFigures | None:

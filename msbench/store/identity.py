@@ -17,7 +17,9 @@ from msbench.store.tables import (
     EvaluationRow,
     MeasurementRow,
     MessageRow,
+    NotesRow,
     ProfileRow,
+    RecordRow,
     TrialRow,
 )
 
@@ -77,7 +79,9 @@ CONTENT_ADDRESSED: tuple[type[SQLModel], ...] = (
     CheckRow,
     MeasurementRow,
     ProfileRow,
+    RecordRow,
     MessageRow,
+    NotesRow,
     TrialRow,
 )
 
@@ -100,3 +104,8 @@ def step_id(run_id: str, number: int) -> str:
 def call_id(run_id: str, number: int) -> str:
     """The id of a run's call of a provider."""
     return digest("call", run_id, str(number))
+
+
+def ledger_id(run_id: str, number: int) -> str:
+    """The id of a row of a run's ledger."""
+    return digest("ledger", run_id, str(number))

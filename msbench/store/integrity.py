@@ -24,6 +24,7 @@ from msbench.store.identity import (
     call_id,
     content_id,
     device_id,
+    ledger_id,
     step_id,
     table_of,
     version_id,
@@ -39,6 +40,7 @@ from msbench.store.tables import (
     CheckRow,
     DeviceRow,
     EvaluationRow,
+    LedgerRow,
     LineageRow,
     MeasurementRow,
     MessageRow,
@@ -72,7 +74,20 @@ _WORDS: dict[type[SQLModel], dict[str, Sequence[str] | type[StrEnum]]] = {
 }
 
 
-def check(store: Store, known: Store | None = None, *, alone: bool = False) -> list[str]:
+class Problem(str):
+    """One sentence; ``blamed`` is the row that it is about, as its class and primary key."""
+
+    blamed: tuple[type[SQLModel], tuple[Any, ...]] | None = None
+
+    @classmethod
+    def of(cls, model: type[SQLModel], row: Values, says: str) -> Problem:
+        """What is wrong with a row: ``says`` follows its name."""
+        problem = cls(f"{_called(model, row)} {says}.")
+        problem.blamed = model, tuple(row[column.name] for column in table_of(model).primary_key.columns)
+        return problem
+
+
+def check(store: Store, known: Store | None = None, *, alone: bool = False) -> list[Problem]:
     """Every problem of a database as one sentence; an empty list means that there is none.
 
     Ids are recomputed from what they are the hash of (a build's and a run's are given), references
@@ -83,22 +98,22 @@ def check(store: Store, known: Store | None = None, *, alone: bool = False) -> l
         known: where else a version's parents and a recorded evaluation's original may be; by default nowhere.
         alone: whether these may be anywhere, as in a database that is read without the others.
     """
-    problems: list[str] = []
+    problems: list[Problem] = []
     with store.session() as session:
         connection = session.connection()
         try:
-            problems += _file(connection)
+            problems += map(Problem, _file(connection))
             if any(_made_otherwise(connection)):
                 return problems
             tables = {model: _rows(connection, model) for model in TABLES}
         except (DBAPIError, ValueError, TypeError, RecursionError) as error:  # what is no JSON, no text, no truth value
-            return [*problems, _unreadable(store.where, error)]
+            return [*problems, Problem(_unreadable(store.where, error))]
     typed = True
     for model, rows in tables.items():
         for row in rows:
             wrong = list(_type_problems(model, row))
             typed = typed and not wrong
-            problems += (f"{_called(model, row)} {problem}." for problem in wrong or _row_problems(model, row))
+            problems += (Problem.of(model, row, says) for says in wrong or _row_problems(model, row))
     if not typed:
         return problems  # what rows say about each other is only asked where each says something
     problems += _across(tables)
@@ -258,7 +273,7 @@ def _measurement(row: Values) -> Iterator[str]:
     if not all(math.isfinite(sample) for one in rounds for sample in one):
         yield "has samples that are no times"
     if row["sittings"] > max(1, len(rounds)):
-        yield f"says {row['sittings']} sittings of {len(rounds)} rounds"
+        yield f"says {row['sittings']} sessions of {len(rounds)} rounds"
     if len(rounds) != row["rounds"]:
         yield f"says {row['rounds']} rounds, but has samples of {len(rounds)}"
     if median_ns(rounds) != row["median_ns"]:
@@ -277,6 +292,11 @@ def _call(row: Values) -> Iterator[str]:
         yield "has an id that is not its run's and number's"
 
 
+def _ledger(row: Values) -> Iterator[str]:
+    if ledger_id(row["run_id"], row["number"]) != row["id"]:
+        yield "has an id that is not its run's and number's"
+
+
 _SPECIAL: dict[type[SQLModel], Callable[[Values], Iterator[str]]] = {
     DeviceRow: _device,
     TaskRow: _task,
@@ -286,12 +306,13 @@ _SPECIAL: dict[type[SQLModel], Callable[[Values], Iterator[str]]] = {
     MeasurementRow: _measurement,
     StepRow: _step,
     CallRow: _call,
+    LedgerRow: _ledger,
 }
 
 _Tables = dict[type[SQLModel], list[Values]]
 
 
-def _across(tables: _Tables) -> Iterator[str]:
+def _across(tables: _Tables) -> Iterator[Problem]:
     """What rows say about each other."""
     task_of = {row["id"]: row["task_id"] for model in (VersionRow, CaseRow, RunRow) for row in tables[model]}
     evaluations = {row["id"]: row for row in tables[EvaluationRow]}
@@ -300,32 +321,33 @@ def _across(tables: _Tables) -> Iterator[str]:
         for row in tables[model]:
             evaluation = evaluations.get(row["evaluation_id"])
             if evaluation and task_of.get(evaluation["version_id"]) != task_of.get(row["case_id"]):
-                yield f"{_called(model, row)} is of a case of another task than its version."
+                yield Problem.of(model, row, "is of a case of another task than its version")
     yield from _unchecked(tables, evaluations)
     for row in evaluations.values():
         if version_of_build.get(row["build_id"], row["version_id"]) != row["version_id"]:
-            yield f"{_called(EvaluationRow, row)} has the build of another version."
+            yield Problem.of(EvaluationRow, row, "has the build of another version")
     for row in tables[StepRow]:
         for name in ("version_id", "parent_version_id"):
             if task_of.get(row[name], task_of.get(row["run_id"])) != task_of.get(row["run_id"]):
-                yield f"{_called(StepRow, row)} names a version of another task."
+                yield Problem.of(StepRow, row, "names a version of another task")
 
 
-def _unchecked(tables: _Tables, evaluations: Mapping[str, Values]) -> Iterator[str]:
+def _unchecked(tables: _Tables, evaluations: Mapping[str, Values]) -> Iterator[Problem]:
     """Times that would be shown without a check that passed. (What repeats a record has its times from there, and none is shown.)"""
     passed = {(row["evaluation_id"], row["case_id"]) for row in tables[CheckRow] if row["passed"]}
     shown = {id for id, row in evaluations.items() if row["status"] in CHECKED and row["recorded_from"] is None}
     for row in tables[CheckRow]:
         evaluation = evaluations.get(row["evaluation_id"])
         if evaluation and not row["passed"] and evaluation["status"] in CHECKED:
-            yield f"{_called(EvaluationRow, evaluation)} is {evaluation['status']}, although its check {row['id']} failed."
+            says = f"is {evaluation['status']}, although its check {row['id']} failed"
+            yield Problem.of(EvaluationRow, evaluation, says)
     for row in tables[MeasurementRow]:
         of = row["evaluation_id"], row["case_id"]
         if row["evaluation_id"] in shown and row["fault"] is None and of not in passed:
-            yield f"{_called(MeasurementRow, row)} has a time of a case that its evaluation has no passed check of."
+            yield Problem.of(MeasurementRow, row, "has a time of a case that its evaluation has no passed check of")
 
 
-def _elsewhere(tables: _Tables, known: Store | None) -> Iterator[str]:
+def _elsewhere(tables: _Tables, known: Store | None) -> Iterator[Problem]:
     """References that may lead to another database."""
 
     def ids(model: type[SQLModel]) -> set[Any]:
@@ -338,7 +360,7 @@ def _elsewhere(tables: _Tables, known: Store | None) -> Iterator[str]:
     versions, evaluations = ids(VersionRow), ids(EvaluationRow)
     for row in tables[LineageRow]:
         if row["parent_id"] not in versions:
-            yield f"Version {row['version_id']} names the parent {row['parent_id']}, which is in none here."
+            yield Problem(f"Version {row['version_id']} names the parent {row['parent_id']}, which is in none here.")
     for row in tables[EvaluationRow]:
         if row["recorded_from"] is not None and row["recorded_from"] not in evaluations:
-            yield f"{_called(EvaluationRow, row)} repeats evaluation {row['recorded_from']}, which is in none here."
+            yield Problem.of(EvaluationRow, row, f"repeats evaluation {row['recorded_from']}, which is in none here")

@@ -15,9 +15,10 @@ from msbench.store import integrity
 from msbench.store.identity import Values, content, table_of
 from msbench.store.rows import put
 from msbench.store.store import Store
-from msbench.store.tables import TABLES, CallRow, MessageRow, MigrationRow, RunRow, StepRow
+from msbench.store.tables import TABLES, CallRow, LedgerRow, MessageRow, MigrationRow, RunRow, StepRow
 
-_BY_ROW = tuple(model for model in TABLES if model not in (MigrationRow, RunRow, StepRow, CallRow))
+_PARTS: tuple[type[SQLModel], ...] = (StepRow, CallRow, LedgerRow)
+_BY_ROW = tuple(model for model in TABLES if model not in (MigrationRow, RunRow, *_PARTS))
 
 
 def merge(target: Store, other: Store | str | Path, *, verify: bool = True) -> dict[str, int]:
@@ -72,20 +73,19 @@ def _predecessors_first(messages: Iterable[Values]) -> list[Values]:
 
 def _merge_runs(ours: Connection, theirs: Connection) -> dict[str, int]:
     run = table_of(RunRow)
-    parts: tuple[type[SQLModel], ...] = (StepRow, CallRow)
     mine = _bundles(ours)
-    stored: dict[type[SQLModel], int] = dict.fromkeys((RunRow, *parts), 0)
+    stored: dict[type[SQLModel], int] = dict.fromkeys((RunRow, *_PARTS), 0)
     for run_id, bundle in _bundles(theirs).items():
         if run_id in mine and _progress(mine[run_id]) >= _progress(bundle):
             continue
         if run_id in mine:
-            for model in parts:
+            for model in _PARTS:
                 ours.execute(delete(table_of(model)).where(table_of(model).c.run_id == run_id))
             ours.execute(update(run).where(run.c.id == run_id).values(**bundle[RunRow][0]))
         else:
             ours.execute(insert(run), bundle[RunRow])
         stored[RunRow] += 1
-        for model in parts:
+        for model in _PARTS:
             if bundle[model]:
                 ours.execute(insert(table_of(model)), bundle[model])
             before = {row["id"] for row in mine[run_id][model]} if run_id in mine else set()
@@ -100,8 +100,8 @@ def _bundles(connection: Connection) -> dict[str, _Bundle]:
     """Every run with its steps and calls."""
     bundles: dict[str, _Bundle] = {}
     for row in _all(connection, RunRow):
-        bundles[row["id"]] = {RunRow: [dict(row)], StepRow: [], CallRow: []}
-    for model in (StepRow, CallRow):
+        bundles[row["id"]] = {RunRow: [dict(row)], **{part: [] for part in _PARTS}}
+    for model in _PARTS:
         for row in sorted(_all(connection, model), key=lambda row: int(row["number"])):
             bundles[row["run_id"]][model].append(dict(row))
     return bundles

@@ -52,7 +52,114 @@ def _2_trials(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_1_everything, _2_trials)
+_LONG = {
+    "device": ("memory_bytes", "l2_bytes"),
+    "case": ("nbytes", "flops"),
+    "evaluation": ("seed",),
+    "check": ("seed",),
+    "measurement": ("seed",),
+    "run": ("seed",),
+    "call": ("prompt_tokens", "completion_tokens"),
+}
+
+
+def _3_long_numbers(connection: Connection) -> None:
+    """64 bits for seeds and sizes. SQLite's integers always had them."""
+    if connection.dialect.name == "sqlite":
+        return
+    for view in ("speedup", "timing"):  # a view keeps its columns from being changed
+        connection.execute(text(f"DROP VIEW {view}"))
+    for table, columns in _LONG.items():
+        for column in columns:
+            connection.execute(text(f'ALTER TABLE "{table}" ALTER COLUMN {column} TYPE BIGINT'))
+    for view in VIEWS:
+        connection.execute(text(view))
+
+
+def _4_records(connection: Connection) -> None:
+    """What launchers put into their streams."""
+    connection.execute(
+        text("""
+            CREATE TABLE record (
+                id VARCHAR NOT NULL,
+                evaluation_id VARCHAR NOT NULL,
+                case_name VARCHAR NOT NULL,
+                summary VARCHAR NOT NULL,
+                nodes JSON NOT NULL,
+                PRIMARY KEY (id),
+                FOREIGN KEY(evaluation_id) REFERENCES evaluation (id)
+            )
+        """)
+    )
+    connection.execute(text("CREATE INDEX ix_record_evaluation_id ON record (evaluation_id)"))
+
+
+def _5_ledger(connection: Connection) -> None:
+    """What runs spend, request by request."""
+    whole = "INTEGER" if connection.dialect.name == "sqlite" else "BIGINT"
+    connection.execute(
+        text(f"""
+            CREATE TABLE ledger (
+                id VARCHAR NOT NULL,
+                run_id VARCHAR NOT NULL,
+                number INTEGER NOT NULL,
+                step_number INTEGER NOT NULL,
+                kind VARCHAR NOT NULL,
+                agent VARCHAR NOT NULL,
+                state VARCHAR NOT NULL,
+                reserved_tokens {whole},
+                reserved_usd FLOAT,
+                reserved_gpu_seconds FLOAT,
+                uncached_tokens {whole},
+                cached_tokens {whole},
+                reasoning_tokens {whole},
+                output_tokens {whole},
+                cost_usd FLOAT,
+                priced_by VARCHAR NOT NULL,
+                gpu_seconds FLOAT,
+                seconds FLOAT,
+                wall_seconds FLOAT NOT NULL,
+                note VARCHAR NOT NULL,
+                reasoning VARCHAR NOT NULL,
+                created_at VARCHAR NOT NULL,
+                PRIMARY KEY (id),
+                UNIQUE (run_id, number),
+                FOREIGN KEY(run_id) REFERENCES run (id)
+            )
+        """)
+    )
+    connection.execute(text("CREATE INDEX ix_ledger_run_id ON ledger (run_id)"))
+
+
+def _6_predicted_cases(connection: Connection) -> None:
+    """What a plan predicts of single cases."""
+    connection.execute(text("ALTER TABLE step ADD COLUMN predicted_cases JSON"))
+
+
+def _7_notes(connection: Connection) -> None:
+    """What is known of steps besides their results."""
+    connection.execute(
+        text("""
+            CREATE TABLE notes (
+                id VARCHAR NOT NULL,
+                step_id VARCHAR NOT NULL,
+                notes JSON NOT NULL,
+                PRIMARY KEY (id)
+            )
+        """)
+    )
+    connection.execute(text("CREATE INDEX ix_notes_step_id ON notes (step_id)"))
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    _1_everything,
+    _2_trials,
+    _3_long_numbers,
+    _4_records,
+    _5_ledger,
+    _6_predicted_cases,
+    _7_notes,
+)
 
 
 def version(connection: Connection, where: str) -> int:

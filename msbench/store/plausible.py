@@ -19,6 +19,7 @@ from msbench.store.tables import (
     MeasurementRow,
     MigrationRow,
     ProfileRow,
+    RecordRow,
     StepRow,
 )
 
@@ -89,6 +90,7 @@ _FORMS: dict[type[SQLModel], dict[str, tuple[Callable[[Any], bool], str]]] = {
         "kernels": (_are_objects, "objects"),
         "evidence": (_is_evidence, "names, values and limits"),
     },
+    RecordRow: {"nodes": (_are_objects, "objects")},
 }
 """What the pages take for granted about JSON."""
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, delete, select
 
 from msbench.errors import StoreError, UnknownNameError
 from msbench.store.convert import message_rows
 from msbench.store.database import Database
-from msbench.store.identity import call_id, content, step_id
+from msbench.store.identity import call_id, content, content_id, ledger_id, step_id
 from msbench.store.rows import put_all
-from msbench.store.tables import CallRow, MessageRow, RunRow, StepRow
+from msbench.store.tables import CallRow, LedgerRow, MessageRow, NotesRow, RunRow, StepRow
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,31 @@ class Runs(Database):
             StoreError: the run has another step of that number.
             IntegrityError: the step names a run, version or evaluation that isn't stored.
         """
-        step.id = step_id(step.run_id, step.number)
+        self.add_steps([(step, {})])
+
+    def add_steps(self, steps: Sequence[tuple[StepRow, dict[str, Any]]]) -> None:
+        """Store steps that belong together, each with its notes, in one transaction; raises what ``add_step`` does."""
         with self.writing() as session:
-            there = session.get(StepRow, step.id)
-            if there is None:
-                session.add(step)
-            elif content(StepRow, there.model_dump()) != content(StepRow, step.model_dump()):
-                raise StoreError(
-                    f"Run {step.run_id} in {self.where} already has another step {step.number}: resume it instead."
-                )
+            for step, notes in steps:
+                step.id = step_id(step.run_id, step.number)
+                there = session.get(StepRow, step.id)
+                if there is None:
+                    session.add(step)
+                    if notes:
+                        row_id = content_id(NotesRow, {"step_id": step.id, "notes": notes})
+                        session.add(NotesRow(id=row_id, step_id=step.id, notes=notes))
+                elif content(StepRow, there.model_dump()) != content(StepRow, step.model_dump()):
+                    raise StoreError(
+                        f"Run {step.run_id} in {self.where} already has another step {step.number}: resume it instead."
+                    )
+
+    def notes(self, run_id: str) -> dict[str, dict[str, Any]]:
+        """The notes of a run's steps, by the step's id; steps without any are absent."""
+        with self.session() as session:
+            query = (
+                select(NotesRow).join(StepRow, col(StepRow.id) == col(NotesRow.step_id)).where(StepRow.run_id == run_id)
+            )
+            return {row.step_id: row.notes for row in session.exec(query)}
 
     def steps(self, run_id: str) -> list[StepRow]:
         """A run's steps, in order."""
@@ -85,6 +101,7 @@ class Runs(Database):
         completion_tokens: int | None = None,
         cost_usd: float | None = None,
         created_at: str | None = None,
+        role: str = "assistant",
     ) -> CallRow:
         """Store one call of a provider and its conversation; messages that are already there are shared.
 
@@ -101,13 +118,14 @@ class Runs(Database):
             completion_tokens: as billed.
             cost_usd: as billed, or computed from a price list.
             created_at: when it was asked, ISO 8601; now if not given.
+            role: the reply's; ``"error"`` for an answer that held nothing, with its kind and what was said of it.
 
         Raises:
             StoreError: the run has another call of that number.
         """
         if not messages:
             raise ValueError("A call needs at least one message.")
-        chain = message_rows(agent, [*messages, ("assistant", reply)])
+        chain = message_rows(agent, [*messages, (role, reply)])
         call = CallRow(
             id=call_id(run_id, number),
             run_id=run_id,
@@ -157,6 +175,23 @@ class Runs(Database):
             following = message.previous_id
         *prompt, reply = reversed(turns.values())
         return Call(row, tuple(prompt), reply)
+
+    def put_ledger(self, row: LedgerRow) -> None:
+        """Store a row of a run's ledger, or what became of it; its id is set here."""
+        row.id = ledger_id(row.run_id, row.number)
+        with self.writing() as session:
+            session.merge(LedgerRow(**row.model_dump()))
+
+    def drop_ledger(self, row: LedgerRow) -> None:
+        """Forget a row for a request that was never sent."""
+        with self.writing() as session:
+            session.exec(delete(LedgerRow).where(col(LedgerRow.id) == ledger_id(row.run_id, row.number)))
+
+    def ledger(self, run_id: str) -> list[LedgerRow]:
+        """What a run spent on, in order."""
+        with self.session() as session:
+            query = select(LedgerRow).where(col(LedgerRow.run_id) == run_id).order_by(col(LedgerRow.number))
+            return list(session.exec(query))
 
     def runs(self, task_id: str | None = None) -> list[RunRow]:
         """All runs (of a task), oldest first."""

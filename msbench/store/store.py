@@ -27,6 +27,7 @@ from msbench.store.tables import (
     LineageRow,
     MeasurementRow,
     ProfileRow,
+    RecordRow,
     RunRow,
     TaskRow,
     TrialRow,
@@ -52,6 +53,8 @@ class Store(Runs):
         merged: Store | None = None
         for where in paths:
             part = cls.snapshot(where)
+            if merged is None and sqlite_path(where) is None:
+                merged = cls(MEMORY)
             if merged is None:
                 merged = part
             else:
@@ -236,14 +239,16 @@ class Store(Runs):
             checks = _results(session, CheckRow, row.id)
             measurements = _results(session, MeasurementRow, row.id)
             profiles = _results(session, ProfileRow, row.id)
-        for one in (row, *(result for result, _ in (*checks, *measurements, *profiles))):
+            record = session.exec(select(RecordRow).where(RecordRow.evaluation_id == row.id)).first()
+        told = [record] if record else []
+        for one in (row, *told, *(result for result, _ in (*checks, *measurements, *profiles))):
             if not is_itself(one):
                 raise IntegrityError(
                     f"Evaluation {evaluation_id} in {self.where} was changed: its figures are not those that were "
                     "measured. See `msbench db check`, and restore the database from a copy."
                 )
         candidate = self.candidate(row.version_id)
-        return convert.to_evaluation(row, candidate, device, build, checks, measurements, profiles)
+        return convert.to_evaluation(row, candidate, device, build, checks, measurements, profiles, record)
 
     def recorded(self, version_id: str, device_kind: str = "cuda") -> tuple[str, Evaluation] | None:
         """What was measured for exactly this version: the passed evaluation with the most cases, the newest of equals.

@@ -10,10 +10,14 @@ Two columns refer to rows that may be in another database, so they are no foreig
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import JSON, Column, LargeBinary, UniqueConstraint
-from sqlmodel import Field, SQLModel
+from sqlalchemy import JSON, BigInteger, Column, Dialect, Integer, LargeBinary, UniqueConstraint
+from sqlmodel import AutoString, Field, SQLModel
+
+Whole: Any = BigInteger().with_variant(Integer(), "sqlite")
+"""A whole number of 64 bits: seeds and sizes of memory need them. SQLite's integers have them all."""
 
 
 def _json(nullable: bool = False) -> Column[Any]:
@@ -37,8 +41,8 @@ class DeviceRow(SQLModel, table=True):
     name: str
     arch: str
     multiprocessors: int
-    memory_bytes: int
-    l2_bytes: int
+    memory_bytes: int = Field(sa_type=Whole)
+    l2_bytes: int = Field(sa_type=Whole)
     driver: str
     runtime: str
 
@@ -91,8 +95,8 @@ class CaseRow(SQLModel, table=True):
     distribution: str
     dims: dict[str, Any] = Field(sa_column=_json())
     scalars: dict[str, Any] = Field(sa_column=_json())
-    nbytes: int
-    flops: int
+    nbytes: int = Field(sa_type=Whole)
+    flops: int = Field(sa_type=Whole)
 
 
 class VersionRow(SQLModel, table=True):
@@ -145,7 +149,7 @@ class EvaluationRow(SQLModel, table=True):
     started_at: str
     seconds: float
     command: str
-    seed: int
+    seed: int = Field(sa_type=Whole)
     harness: str
     build_id: str | None = Field(default=None, foreign_key="build.id")
     recorded_from: str | None = None
@@ -163,7 +167,7 @@ class CheckRow(SQLModel, table=True):
     evaluation_id: str = Field(foreign_key="evaluation.id", index=True)
     case_id: str = Field(foreign_key="case.id")
     variant: str
-    seed: int
+    seed: int = Field(sa_type=Whole)
     passed: bool
     worst: float | None = None
     max_abs_error: float | None = None
@@ -180,7 +184,7 @@ class MeasurementRow(SQLModel, table=True):
     evaluation_id: str = Field(foreign_key="evaluation.id", index=True)
     case_id: str = Field(foreign_key="case.id", index=True)
     group_id: str = Field(index=True)
-    seed: int
+    seed: int = Field(sa_type=Whole)
     sittings: int
     rounds: int
     median_ns: float | None = None
@@ -215,6 +219,17 @@ class ProfileRow(SQLModel, table=True):
     message: str | None = None
 
 
+class RecordRow(SQLModel, table=True):
+    """What a call of one version put into its stream on one case: ``summary`` in words, ``nodes`` without addresses."""
+
+    __tablename__ = "record"
+    id: str = Field(primary_key=True)
+    evaluation_id: str = Field(foreign_key="evaluation.id", index=True)
+    case_name: str
+    summary: str
+    nodes: list[Any] = Field(sa_column=_json())
+
+
 class RunRow(SQLModel, table=True):
     """One ``msbench optimize`` of one task. ``status``: running, waiting, finished, stopped, failed."""
 
@@ -226,7 +241,7 @@ class RunRow(SQLModel, table=True):
     model: str
     executor: str
     device_id: str | None = Field(default=None, foreign_key="device.id")
-    seed: int
+    seed: int = Field(sa_type=Whole)
     budget: dict[str, Any] = Field(sa_column=_json())
     spend: dict[str, Any] = Field(sa_column=_json())
     settings: dict[str, Any] = Field(sa_column=_json())
@@ -242,7 +257,7 @@ class RunRow(SQLModel, table=True):
 class StepRow(SQLModel, table=True):
     """One proposal inside a run; ``speedup`` is the geometric mean over cases of the speed-up over naive.
 
-    ``outcome`` is a ``model.Outcome``.
+    ``outcome`` is a ``model.Outcome``. ``predicted_cases`` has what was predicted of single cases, by their names.
     """
 
     __tablename__ = "step"
@@ -263,6 +278,16 @@ class StepRow(SQLModel, table=True):
     lesson: str
     started_at: str
     finished_at: str
+    predicted_cases: dict[str, Any] | None = Field(default=None, sa_column=_json(nullable=True))
+
+
+class NotesRow(SQLModel, table=True):
+    """What is known of a step besides its result, as JSON: what its rungs took, and what its strategy noted."""
+
+    __tablename__ = "notes"
+    id: str = Field(primary_key=True)
+    step_id: str = Field(index=True)
+    notes: dict[str, Any] = Field(sa_column=_json())
 
 
 class MessageRow(SQLModel, table=True):
@@ -289,10 +314,46 @@ class CallRow(SQLModel, table=True):
     prompt_id: str = Field(foreign_key="message.id")
     reply_id: str = Field(foreign_key="message.id")
     model: str
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: int | None = Field(default=None, sa_type=Whole)
+    completion_tokens: int | None = Field(default=None, sa_type=Whole)
     cost_usd: float | None = None
     seconds: float
+    created_at: str
+
+
+class LedgerRow(SQLModel, table=True):
+    """One thing that a run spent on: a request to a provider, or an evaluation. It is stored before it begins.
+
+    ``kind``: request, evaluation, proof (hidden cases that no step used), earlier (what a run had spent before it had a
+    ledger). ``state``: reserved, settled, unknown; where nothing else is known, what was reserved counts. The tokens are apart:
+    ``uncached`` and ``cached`` of the prompt, ``reasoning`` and ``output`` of the answer. ``wall_seconds``: how old the run was.
+    ``agent``: who asked; of an evaluation its rung (screening, full, profile, trial). ``seconds`` have waiting for a shared device in
+    them, ``gpu_seconds`` have not.
+    """
+
+    __tablename__ = "ledger"
+    __table_args__ = (UniqueConstraint("run_id", "number"),)
+    id: str = Field(primary_key=True)
+    run_id: str = Field(foreign_key="run.id", index=True)
+    number: int
+    step_number: int
+    kind: str
+    agent: str
+    state: str
+    reserved_tokens: int | None = Field(default=None, sa_type=Whole)
+    reserved_usd: float | None = None
+    reserved_gpu_seconds: float | None = None
+    uncached_tokens: int | None = Field(default=None, sa_type=Whole)
+    cached_tokens: int | None = Field(default=None, sa_type=Whole)
+    reasoning_tokens: int | None = Field(default=None, sa_type=Whole)
+    output_tokens: int | None = Field(default=None, sa_type=Whole)
+    cost_usd: float | None = None
+    priced_by: str
+    gpu_seconds: float | None = None
+    seconds: float | None = None
+    wall_seconds: float
+    note: str
+    reasoning: str
     created_at: str
 
 
@@ -326,9 +387,36 @@ TABLES: tuple[type[SQLModel], ...] = (
     CheckRow,
     MeasurementRow,
     ProfileRow,
+    RecordRow,
     RunRow,
     StepRow,
+    NotesRow,
     MessageRow,
     CallRow,
+    LedgerRow,
     TrialRow,
 )  # in an order in which foreign keys are satisfied
+
+
+class Text(AutoString):
+    """Text of any characters. PostgreSQL's can't hold NUL: there U+E000 and a digit stand for it, and for U+E000."""
+
+    cache_ok = True
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
+        """Text on its way into a database."""
+        if dialect.name != "postgresql":
+            return super().bind_processor(dialect)
+        return lambda text: text and text.replace("\ue000", "\ue0001").replace("\0", "\ue0000")
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        """Text on its way out of one."""
+        if dialect.name != "postgresql":
+            return super().result_processor(dialect, coltype)
+        return lambda text: text and text.replace("\ue0000", "\0").replace("\ue0001", "\ue000")
+
+
+for _model in TABLES:
+    for _column in vars(_model)["__table__"].columns:
+        if isinstance(_column.type, AutoString):
+            _column.type = Text(_column.type.length)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ CHECKED = (Status.PASSED.value, Status.MEASURE_FAILED.value, Status.PROFILE_FAIL
 
 @dataclass(frozen=True, eq=False)
 class Timing:
-    """One measurement, without the samples (see ``Timings.medians``)."""
+    """One measurement, without the samples (see ``Timings.log_ratios``)."""
 
     row: MeasurementRow
     case: CaseRow
@@ -28,6 +29,31 @@ class Timing:
     measured_at: str
     command: str
     median_ns: float
+
+
+@dataclass(frozen=True, eq=False)
+class TimingSession:
+    """Versions of a task that were measured against each other in one command, by version and case name.
+
+    Only times of one session are ever compared or ranked: on another day the device may have had other clocks, and
+    the command other settings.
+    """
+
+    measured_at: str
+    times: Mapping[str, Mapping[str, Timing]]
+
+    def among(self, versions: Collection[str], case_name: str) -> Timing | None:
+        """The fastest of some versions on a case; None where none of them has a time."""
+        found = [self.times[one][case_name] for one in versions if case_name in self.times.get(one, {})]
+        return min(found, key=lambda timing: (timing.median_ns, timing.version_id), default=None)
+
+    def has(self, evaluation_id: str | None) -> bool:
+        """Whether an evaluation's times are among them."""
+        return any(one.row.evaluation_id == evaluation_id for times in self.times.values() for one in times.values())
+
+    def covers(self, version_id: str, case_names: Collection[str]) -> bool:
+        """Whether a version has a time on all of some cases."""
+        return all(name in self.times.get(version_id, {}) for name in case_names)
 
 
 class Timings:
@@ -55,10 +81,6 @@ class Timings:
                 self._of.setdefault((version, case.name), []).append(timing)
                 self._groups.setdefault((row.group_id, row.case_id), {}).setdefault(version, timing)
 
-    def newest(self, version_id: str, case_name: str) -> Timing | None:
-        """A version's newest time on a case."""
-        return next(iter(self._of.get((version_id, case_name), ())), None)
-
     def cases(self, version_ids: Collection[str]) -> list[CaseRow]:
         """The cases that any of the versions was measured on, one row a name (the newest), the smallest case first."""
         found: dict[str, Timing] = {}
@@ -67,14 +89,33 @@ class Timings:
                 found[name] = timings[0]
         return sorted((timing.case for timing in found.values()), key=lambda case: (case.nbytes, case.name))
 
-    def together(self, version_id: str, references: Collection[str], case_name: str) -> tuple[Timing, Timing] | None:
-        """The newest measurement of a version beside one of the references, and the fastest of those references."""
-        for timing in self._of.get((version_id, case_name), ()):
-            group = self._groups[timing.row.group_id, timing.row.case_id]
-            beside = [group[reference] for reference in references if reference in group]
-            if beside:
-                return timing, min(beside, key=lambda one: (one.median_ns, one.version_id))
-        return None
+    def sessions(self, task_id: str) -> list[TimingSession]:
+        """A task's sessions, the newest first. Evaluations belong to one that have a group of measurements in common."""
+        leader: dict[str, str] = {}
+
+        def find(evaluation: str) -> str:
+            while leader.setdefault(evaluation, evaluation) != evaluation:
+                evaluation = leader[evaluation]
+            return evaluation
+
+        of_task = [
+            list(group.values())
+            for group in self._groups.values()
+            if next(iter(group.values())).case.task_id == task_id
+        ]
+        for group in of_task:
+            first = find(group[0].row.evaluation_id)
+            for timing in group[1:]:
+                leader[find(timing.row.evaluation_id)] = first
+        found: dict[str, dict[str, dict[str, Timing]]] = defaultdict(lambda: defaultdict(dict))
+        for group in of_task:
+            for timing in group:
+                found[find(timing.row.evaluation_id)][timing.version_id].setdefault(timing.case.name, timing)
+        sessions = [
+            TimingSession(max(one.measured_at for times in members.values() for one in times.values()), members)
+            for members in found.values()
+        ]
+        return sorted(sessions, key=lambda session: session.measured_at, reverse=True)
 
     def log_ratios(self, timing: Timing, reference: Timing) -> Logs | None:
         """ln(reference / time) of each pair of rounds; None where they have no rounds in common."""
@@ -94,3 +135,41 @@ class Timings:
 def by_origin(versions: Collection[VersionRow], origin: str) -> list[str]:
     """The ids of the versions of an origin."""
     return [version.id for version in versions if version.origin == origin]
+
+
+def ranking_of(
+    sessions: Sequence[TimingSession],
+    case_names: Collection[str],
+    naive: Collection[str],
+    libraries: Collection[str],
+    ours: Collection[str],
+) -> TimingSession | None:
+    """The newest session that has the naive kernel on every case and, as far as there is such a session, ours and a library.
+
+    ``ours`` on every case, too; a library need not take all sizes.
+    """
+
+    def whole(session: TimingSession, versions: Collection[str]) -> bool:
+        return any(session.covers(one, case_names) for one in versions)
+
+    found = [session for session in sessions if whole(session, naive)]
+    preferences: tuple[Callable[[TimingSession], bool], ...] = (
+        lambda session: whole(session, ours) and not session.times.keys().isdisjoint(libraries),
+        lambda session: whole(session, ours),
+        lambda session: not session.times.keys().isdisjoint(libraries),
+        lambda session: True,
+    )
+    for wanted in preferences:
+        if chosen := next(filter(wanted, found), None):
+            return chosen
+    return None
+
+
+def own_session(
+    sessions: Sequence[TimingSession], ranking: TimingSession | None, version_id: str, naive: Collection[str]
+) -> TimingSession | None:
+    """Whose times a version is shown with: the ranking session's, else its newest beside a naive version, else its newest."""
+    if ranking and version_id in ranking.times:
+        return ranking
+    own = [session for session in sessions if version_id in session.times]
+    return next((session for session in own if any(one in session.times for one in naive)), own[0] if own else None)

@@ -17,6 +17,7 @@ NAIVE = candidate(OP, "naive", Origin.NAIVE)
 SLOW_LIBRARY = candidate(OP, "slow library", Origin.LIBRARY)
 LIBRARY = candidate(OP, "library", Origin.LIBRARY)
 GOOD = candidate(OP, "good")
+FAST = candidate(OP, "fast")
 BIG = OP.cases[2]
 
 
@@ -53,8 +54,13 @@ def test_ratios_are_those_of_the_medians_with_an_interval_around_them(store: Sto
     ratios = [one.speedup.value for one in good.cases if one.speedup]
     assert len(ratios) == len(OP.cases)
     assert good.score.value == pytest.approx(math.prod(ratios) ** (1 / len(ratios)))
-    fractions = [one.roofline_fraction for one in good.cases if one.roofline_fraction]
-    assert good.roofline_fraction == pytest.approx(math.prod(fractions) ** (1 / len(fractions)))
+    for launches, mean in ((False, good.roofline_fraction), (True, good.launch_fraction)):
+        fractions = [
+            one.roofline_fraction
+            for one in good.cases
+            if one.roofline_fraction and one.bound and (one.bound.term == "launch") is launches
+        ]
+        assert mean == pytest.approx(math.prod(fractions) ** (1 / len(fractions)))
 
     assert task.best is not None and task.best.version.id == GOOD.id
     assert task.library is not None and task.library.version.id == LIBRARY.id
@@ -82,7 +88,7 @@ def test_only_what_was_measured_together_is_compared_and_the_newest_counts(store
     add(store, *measured(OP, {GOOD: 0.9, LIBRARY: 0.45}, at=2, seed=2))
     case = next(one for one in of(store, "good").cases if one.case.name == BIG.id)
     assert case.speedup is not None and case.speedup.value == pytest.approx(3.0, rel=0.01)
-    assert case.library is not None and case.library.value == pytest.approx(2.0, rel=0.01)
+    assert case.library is None  # it was measured beside the version on another day only
     assert case.median_ns == pytest.approx(8 * BIG.dim("N") / 4e12 * 1e9 / 0.6, rel=0.03)
     library = of(store, "library")
     assert library.score is None
@@ -103,8 +109,19 @@ def test_a_library_that_lacks_a_case_is_no_reference_for_the_whole_task(store: S
     add(store, *measured(OP, {NAIVE: 0.2, LIBRARY: 0.3, GOOD: 0.4}, at=1, cases=OP.cases[1:]))
     good = of(store, "good")
     assert good.score is not None and good.library_score is None and good.bar_score is None
-    assert [one.library is None for one in good.cases].count(True) == 1
+    assert all(one.library is None for one in good.cases)  # measured beside it in another session only
     assert of(store, "library").score is None
+
+
+def test_versions_of_another_session_have_no_rank(store: Store) -> None:
+    add(store, *measured(OP, {NAIVE: 0.2, LIBRARY: 0.3, FAST: 0.9}))
+    add(store, *measured(OP, {NAIVE: 0.2, LIBRARY: 0.3, GOOD: 0.4}, at=1, seed=1))
+    [task] = figures.tasks(store)
+    assert task.best is not None and task.best.version.id == GOOD.id
+    assert {one.version.label: one.ranked for one in task.versions} == {
+        "naive": True, "library": True, "fast": False, "good": True
+    }  # fmt: skip
+    assert of(store, "fast").score is not None
 
 
 @pytest.mark.parametrize("status", [Status.BUILD_FAILED, Status.CHECK_FAILED, Status.MEASURE_FAILED])

@@ -85,7 +85,7 @@ def forge(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> lis
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"sittings": 2**62}, "sittings of 20 rounds"),
+        ({"sittings": 2**62}, "sessions of 20 rounds"),
         ({"samples": pack_samples([[5.0, 5.0, math.inf]] * 20), "median_ns": 5.0}, "samples that are no times"),
         ({"samples": pack_samples([[-5.0]] * 20), "median_ns": -5.0}, "median_ns that can't be: -5.0"),
     ],

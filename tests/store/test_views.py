@@ -62,7 +62,7 @@ def test_the_view_agrees_with_the_figures(told: Store) -> None:
                     told,
                     "SELECT ratio, median_ns FROM speedup WHERE reference_origin = 'naive'"
                     f" AND version_id = '{version.version.id}' AND case_name = '{case.case.name}'"
-                    " ORDER BY measured_at DESC LIMIT 1",
+                    f" AND measured_at = '{case.measured_at}'",
                 )
                 assert found[0]["median_ns"] == case.median_ns
                 assert found[0]["ratio"] == pytest.approx(case.speedup.value, rel=0.01)

@@ -1,0 +1,109 @@
+"""Publishing: one small file with everything that figures rest on, written in one step."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from msbench.errors import IntegrityError, StoreError
+from msbench.scratch import scratch
+from msbench.store import integrity, packed
+from msbench.store.engine import explained, shown
+from msbench.store.identity import table_of
+from msbench.store.merge import merge
+from msbench.store.proven import unproven
+from msbench.store.store import Store
+from msbench.store.superseded import drop_superseded
+from msbench.store.tables import TABLES
+
+
+@dataclass(frozen=True)
+class Published:
+    """What became of a published database: how many rows were added and dropped, by table, and its sizes in bytes.
+
+    ``before`` is 0 if there was none.
+    """
+
+    added: dict[str, int]
+    dropped: dict[str, int]
+    before: int
+    after: int
+
+
+def publish(target: Path, others: Sequence[str | Path] = (), *, proved: bool = False) -> Published:
+    """Merge databases into a published one, drop what is superseded, and write it anew (``store.packed``).
+
+    Readers find the old file or the new one. Publishing the same again gives the same bytes.
+
+    Args:
+        target: the published database; it may not be there yet, or be an ordinary one.
+        others: ordinary or published databases, files or URLs; they are only read.
+        proved: refuse a run that is not published yet, and whose best version was never checked on hidden cases of a
+            seed that the run did not use.
+
+    Raises:
+        IntegrityError: one of them contradicts itself, or all of them together name what is in none, or
+            a run is refused (``proved``).
+        StoreError: one of them can't be read, or ``target`` can't be written; it is what it was then.
+    """
+    keys: packed.Keys = {}
+    before = target.stat().st_size if target.is_file() else 0
+    with Store.snapshot(target) if before else Store(":memory:") as merged:
+        if before:
+            keys = _keys(target)
+        published = {run.id for run in merged.runs()}
+        added: dict[str, int] = {}
+        for other in others:
+            for table, count in merge(merged, other).items():
+                added[table] = added.get(table, 0) + count
+        problems = integrity.check(merged)
+        if problems:
+            raise IntegrityError(
+                f"{target} is not published, because of {len(problems)} problem(s). The first: {problems[0]}"
+            )
+        lacking = unproven(merged, [run.id for run in merged.runs() if run.id not in published]) if proved else []
+        if lacking:
+            raise IntegrityError(
+                f"{target} is not published: the best version of a run passes hidden cases that the run never used, and these "
+                f"have not: {'; '.join(lacking)}. Check them by another --seed (`msbench eval`), then publish."
+            )
+        dropped = drop_superseded(merged)
+        try:
+            with scratch(target.absolute().parent, f".{target.name}.msbench-") as work:
+                fresh = work / target.name
+                _write(merged, fresh, keys)
+                _replace(fresh, target)
+        except OSError as error:
+            raise StoreError(
+                f"{target} can't be written ({error.strerror}): make room there, or choose another file with --db."
+            ) from error
+    return Published(added, dropped, before, target.stat().st_size)
+
+
+def _keys(target: Path) -> packed.Keys:
+    with explained(shown(target)), closing(sqlite3.connect(f"{target.resolve().as_uri()}?mode=ro", uri=True)) as file:
+        return packed.keys(file) if packed.is_packed(file) else {}
+
+
+def _write(merged: Store, fresh: Path, keys: packed.Keys) -> None:
+    opened = sqlite3.connect(fresh, isolation_level=None)
+    with explained(shown(fresh)), closing(opened) as file, merged.raw() as source:
+        packed.pack(source, file, keys)
+    with Store.snapshot(fresh) as again, again.raw() as read, merged.raw() as meant:
+        for table in map(table_of, TABLES):
+            query = f'SELECT * FROM "{table.name}" ORDER BY ' + ", ".join(key.name for key in table.primary_key)
+            if list(read.execute(query)) != list(meant.execute(query)):
+                raise StoreError(f"Table {table.name} is not what it was once it is packed: nothing was published.")
+
+
+def _replace(fresh: Path, target: Path) -> None:
+    if target.with_name(f"{target.name}-wal").exists():
+        raise StoreError(f"Database {target} is open in another process: let that one finish, then try again.")
+    with fresh.open("rb") as file:
+        os.fsync(file.fileno())
+    fresh.chmod(0o644)
+    fresh.replace(target)

@@ -1,0 +1,106 @@
+"""How far the kernels have come: each task's best version against the bar and the roofline, by split of its cases.
+
+The bar is on each case the faster of the naive kernel and the libraries, measured in the same session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from msbench.model import Origin
+from msbench.statistics import geometric_mean
+from msbench.store.figures import CaseFigures, TaskFigures
+from msbench.store.ratios import Ratio
+
+LOST = 0.98
+"""A case is lost where even the upper end of the interval of its ratio to the bar stays below."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A task's best version on the cases of one split; times are geometric means in ns.
+
+    ``over_bar``: t_bar / t_version; ``of_roofline``: t_bound / t_version, an empty call's time being a bound, too.
+    """
+
+    task_id: str
+    precision: str
+    split: str
+    cases: int
+    bound_ns: float
+    time_ns: float
+    over_bar: float
+    of_roofline: float
+    worst: float
+    worst_case: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A case on which the best version is slower than the bar."""
+
+    task_id: str
+    case_name: str
+    ratio: Ratio
+
+
+def over_bar(case: CaseFigures) -> Ratio | None:
+    """The ratio to the faster of the naive kernel and the libraries."""
+    known = [one for one in (case.speedup, case.library) if one is not None]
+    return min(known, key=lambda one: one.value, default=None)
+
+
+def standings(tasks: Iterable[TaskFigures]) -> tuple[list[Standing], list[Lost]]:
+    """Those of all tasks that have a best version, and the cases that are lost, the worst first.
+
+    A task that has libraries is left out on cases on which none was timed beside it: without them the bar would be too low.
+    """
+    found, lost = [], []
+    for task in tasks:
+        if task.best is None:
+            continue
+        has_libraries = any(one.version.origin == Origin.LIBRARY for one in task.versions)
+        cases = [case for case in task.best.cases if case.library is not None or not has_libraries]
+        rated = [(case, ratio) for case in cases if (ratio := over_bar(case)) is not None]
+        for split in dict.fromkeys(case.case.split for case, _ in rated):
+            found += _standing(task, split, [one for one in rated if one[0].case.split == split])
+        lost += [Lost(task.task.id, case.case.name, ratio) for case, ratio in rated if ratio.high < LOST]
+    return found, sorted(lost, key=lambda one: one.ratio.value)
+
+
+def _standing(task: TaskFigures, split: str, rated: Sequence[tuple[CaseFigures, Ratio]]) -> list[Standing]:
+    timed = [(case.bound.time_ns, case.median_ns, ratio) for case, ratio in rated if case.bound and case.median_ns]
+    if not timed:
+        return []
+    bound, time = geometric_mean([one[0] for one in timed]), geometric_mean([one[1] for one in timed])
+    case, worst = min(rated, key=lambda one: one[1].value)
+    return [
+        Standing(
+            task_id=task.task.id,
+            precision=task.task.precision,
+            split=split,
+            cases=len(timed),
+            bound_ns=bound,
+            time_ns=time,
+            over_bar=geometric_mean([ratio.value for *_, ratio in timed]),
+            of_roofline=bound / time,
+            worst=worst.value,
+            worst_case=case.case.name,
+        )
+    ]
+
+
+def means(found: Iterable[Standing]) -> dict[tuple[str, str], tuple[int, float, float]]:
+    """By precision and split: how many tasks, and the geometric means of their ratios to the bar and to the roofline."""
+    groups: dict[tuple[str, str], list[Standing]] = {}
+    for one in found:
+        groups.setdefault((one.precision, one.split), []).append(one)
+    return {
+        key: (
+            len(of_one),
+            geometric_mean([one.over_bar for one in of_one]),
+            geometric_mean([one.of_roofline for one in of_one]),
+        )
+        for key, of_one in groups.items()
+    }

@@ -1,0 +1,156 @@
+"""What no figure rests on any more: results that were measured again, and trials that were recorded again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from sqlmodel import Session, SQLModel, col, delete, select
+
+from msbench.model import Status, Study
+from msbench.store import convert
+from msbench.store.identity import table_of
+from msbench.store.proofs import proofs
+from msbench.store.store import Store
+from msbench.store.tables import (
+    BuildRow,
+    CaseRow,
+    CheckRow,
+    EvaluationRow,
+    MeasurementRow,
+    ProfileRow,
+    RecordRow,
+    StepRow,
+    TrialRow,
+)
+from msbench.store.timings import CHECKED
+
+_CHUNK = 400
+
+
+def drop_superseded(store: Store) -> dict[str, int]:
+    """Delete what is superseded, in one transaction; how many rows that were, by table. A second time there is nothing.
+
+    Of evaluations these are kept, each with all its rows:
+
+    - the newest that judged a version on a device, and what its harness found wrong with the version before,
+    - of every two versions and case the newest group in which they were timed together, and all others of that group,
+    - the newest profile of a version on a case,
+    - what a run's steps point to, with what was timed beside it, and the original of what repeats a record.
+
+    So every figure of ``store.figures`` stays as it is. Of trials the newest recordings are kept (``store.proofs``).
+    """
+    with store.session() as session:
+        kept = _needed(session)
+        evaluations = set(session.exec(select(EvaluationRow.id))) - kept
+    trials = _trials(store)
+    with store.writing() as session:
+        counts = {
+            table_of(model).name: _delete(session, model, "evaluation_id", evaluations)
+            for model in (CheckRow, MeasurementRow, ProfileRow, RecordRow)
+        }
+        counts["evaluation"] = _delete(session, EvaluationRow, "id", evaluations)
+        used = set(session.exec(select(EvaluationRow.build_id)))
+        counts["build"] = _delete(session, BuildRow, "id", set(session.exec(select(BuildRow.id))) - used)
+        counts["trial"] = _delete(session, TrialRow, "id", set(session.exec(select(TrialRow.id))) - trials)
+    return {name: count for name, count in counts.items() if count}
+
+
+def _delete(session: Session, model: type[SQLModel], column: str, values: Iterable[str]) -> int:
+    table, wanted, count = table_of(model), sorted(values), 0
+    for start in range(0, len(wanted), _CHUNK):
+        chunk = wanted[start : start + _CHUNK]
+        count += session.connection().execute(delete(table).where(table.c[column].in_(chunk))).rowcount
+    return count
+
+
+def _needed(session: Session) -> set[str]:
+    """The ids of the evaluations that are kept."""
+    evaluations = list(
+        session.exec(select(EvaluationRow).order_by(col(EvaluationRow.started_at), col(EvaluationRow.id)))
+    )
+    groups = _groups(session)
+    stories = set(session.exec(select(StepRow.evaluation_id).where(col(StepRow.evaluation_id).is_not(None))))
+    beside = {id for members in groups.values() if members & stories for id in members}
+    needed = {id for id in stories | beside if id is not None}
+    needed |= {id for group in _newest_together(session) for id in groups[group]}
+    needed |= set(_judging(session, evaluations)) | set(_profiled(session))
+    return needed | {one.recorded_from for one in evaluations if one.id in needed and one.recorded_from}
+
+
+def _groups(session: Session) -> dict[str, set[str]]:
+    """The evaluations of each measurement group."""
+    groups: dict[str, set[str]] = defaultdict(set)
+    for group, evaluation in session.exec(select(MeasurementRow.group_id, MeasurementRow.evaluation_id)):
+        groups[group].add(evaluation)
+    return groups
+
+
+def _judging(session: Session, evaluations: Iterable[EvaluationRow]) -> Iterator[str]:
+    """Those that ``store.verdicts`` asks, on each device and of what is known from all of them; the oldest come first."""
+    failing = {
+        id
+        for model in (CheckRow, MeasurementRow)
+        for id in session.exec(select(model.evaluation_id).where(col(model.message).is_not(None)).distinct())
+    }
+    scopes: dict[tuple[str, str | None], list[EvaluationRow]] = defaultdict(list)
+    for one in evaluations:
+        scopes[one.version_id, one.device_id].append(one)
+        scopes[one.version_id, None].append(one)
+    for scope in scopes.values():
+        judged = [one for one in scope if one.status != Status.UNSUPPORTED]
+        newest = (judged or scope)[-1]
+        yield newest.id
+        alike = [one.id for one in scope if one.harness == newest.harness]
+        if failing.intersection(alike):
+            yield from alike
+
+
+def _newest_together(session: Session) -> set[str]:
+    """Of every two versions (and every version alone), device and case the newest group that timed both."""
+    query = (
+        select(MeasurementRow.group_id, CaseRow, EvaluationRow)
+        .join(EvaluationRow, col(EvaluationRow.id) == col(MeasurementRow.evaluation_id))
+        .join(CaseRow, col(CaseRow.id) == col(MeasurementRow.case_id))
+        .where(col(EvaluationRow.status).in_(CHECKED), col(EvaluationRow.recorded_from).is_(None))
+        .where(col(MeasurementRow.fault).is_(None), col(MeasurementRow.median_ns).is_not(None))
+        .order_by(col(EvaluationRow.started_at).desc(), col(MeasurementRow.id))
+    )
+    rows = list(session.exec(query))
+    members: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for group, case, evaluation in rows:
+        members[evaluation.device_id, group, case.id].append(evaluation.version_id)
+    newest: dict[tuple[str, str, str, str], str] = {}
+    for group, case, evaluation in rows:
+        for other in members[evaluation.device_id, group, case.id]:
+            newest.setdefault((evaluation.device_id, case.name, evaluation.version_id, other), group)
+    return set(newest.values())
+
+
+def _profiled(session: Session) -> Iterator[str]:
+    """Those with the newest profile of a version on a case and device, by each source."""
+    query = (
+        select(EvaluationRow, ProfileRow.case_id, ProfileRow.source)
+        .join(ProfileRow, col(ProfileRow.evaluation_id) == col(EvaluationRow.id))
+        .where(col(ProfileRow.fault).is_(None))
+        .order_by(col(EvaluationRow.started_at).desc(), col(EvaluationRow.id).desc())
+    )
+    newest: dict[tuple[str, ...], str] = {}
+    for evaluation, case, source in session.exec(query):
+        newest.setdefault((evaluation.version_id, evaluation.device_id, case, source), evaluation.id)
+    yield from newest.values()
+
+
+def _trials(store: Store) -> set[str]:
+    """The ids of the trials that are kept: the newest recordings, and of each command's throughput the newest."""
+    kept = {convert.trial_row(trial).id for study in Study for proof in proofs(store, study) for trial in proof.trials}
+    with store.session() as session:
+        query = (
+            select(TrialRow.id, TrialRow.device_id, TrialRow.command, TrialRow.subject)
+            .where(col(TrialRow.study) == Study.THROUGHPUT.value)
+            .order_by(col(TrialRow.created_at).desc(), col(TrialRow.id))
+        )
+        newest: dict[tuple[str, ...], str] = {}
+        for id, *what in session.exec(query):
+            newest.setdefault(tuple(what), id)
+    return kept | set(newest.values())

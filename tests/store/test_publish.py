@@ -1,0 +1,255 @@
+"""Publishing loses nothing that is shown, and gives a small file that stays the same."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from msbench.errors import IntegrityError, StoreError
+from msbench.model import Origin, Status
+from msbench.spec import Case
+from msbench.store import integrity, packed
+from msbench.store.figures import Figures
+from msbench.store.merge import merge
+from msbench.store.publish import publish
+from msbench.store.store import Store
+from msbench.store.superseded import drop_superseded
+from tests import factories
+from tests.factories import CPU, GPU, candidate, failed, measured, operator, run_row, step_row
+from tests.store.test_merge import content
+
+OP = operator(sizes=(1 << 17, 1 << 20), odd=1003)
+VERSIONS = [
+    candidate(OP, "naive", Origin.NAIVE),
+    candidate(OP, "vendor", Origin.LIBRARY),
+    candidate(OP, "other vendor", Origin.LIBRARY),
+    candidate(OP, "a"),
+    candidate(OP, "b"),
+]
+SESSIONS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("measure"),
+            st.sets(st.integers(0, 4), min_size=1),
+            st.sets(st.integers(0, 2), min_size=1),
+            st.booleans(),
+        ),
+        st.tuples(st.just("fail"), st.integers(0, 4), st.sampled_from(["fails", "fails twice", "is not run"])),
+    ),
+    max_size=7,
+)
+
+
+def record(store: Store, sessions: Sequence[tuple[Any, ...]], first: int = 0) -> None:
+    """Sessions of bench one after the other, of some versions on some cases."""
+    store.add_ceilings(GPU, factories.CEILINGS)
+    for at, (deed, *rest) in enumerate(sessions, first):
+        if deed == "measure":
+            chosen, cases, on_gpu = rest
+            versions = {VERSIONS[i]: 0.3 + 0.1 * i + 0.02 * at for i in sorted(chosen)}
+            some: list[Case] = [OP.cases[i] for i in sorted(cases)]
+            device = GPU if on_gpu else CPU
+            evaluations = measured(OP, versions, at=10.0 * at, cases=some, rounds=3, seed=at, device=device)
+            store.add_evaluations(OP, evaluations)
+        else:
+            status = Status.UNSUPPORTED if rest[1] == "is not run" else Status.CHECK_FAILED
+            for again in range(2 if rest[1] == "fails twice" else 1):
+                store.add_evaluation(OP, failed(OP, VERSIONS[rest[0]], status, at=10.0 * at + again))
+
+
+def shown(store: Store) -> list[Any]:
+    """Every figure there is, as values."""
+    figures = Figures(store)
+    found: list[Any] = [figures.device]
+    for task in figures.tasks():
+        found += [task.measured_at, [case.id for case in task.cases]]
+        for one in task.versions:
+            found += [one.version.id, one.score, one.library_score, one.bar_score, one.roofline_fraction, one.problem]
+            found.append(one.evaluation.id if one.evaluation else None)
+            found.append(figures.occasions(one))
+            for case in one.cases:
+                found.append({**vars(case), "case": case.case.id})
+        for one, other in permutations((one.version.id for one in task.versions), 2):
+            compared = figures.compare(one, other)
+            found += [compared.overall, [(case.id, ratio) for case, ratio in compared.cases]]
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(SESSIONS)
+def test_dropping_what_is_superseded_changes_no_figure(sessions: Sequence[tuple[Any, ...]]) -> None:
+    with Store(":memory:") as store:
+        record(store, sessions)
+        before = shown(store)
+        drop_superseded(store)
+        assert shown(store) == before
+        assert integrity.check(store) == []
+        assert drop_superseded(store) == {}
+
+
+def test_of_two_equal_sessions_the_newer_stays(store: Store) -> None:
+    record(store, [("measure", {0, 1, 3}, {0, 1, 2}, True)] * 2)
+    assert drop_superseded(store)["evaluation"] == 3
+    assert {one.started_at for version in VERSIONS for one in store.evaluations(version.id)} == {factories.instant(10)}
+
+
+def test_a_newer_session_with_fewer_cases_or_versions_supersedes_only_what_it_repeats(store: Store) -> None:
+    record(store, [("measure", {0, 1, 3}, {0, 1, 2}, True), ("measure", {0, 1, 3}, {0}, True)])
+    assert drop_superseded(store) == {}
+    record(store, [("measure", {0, 3}, {0, 1, 2}, True)] * 3, first=2)
+    assert drop_superseded(store)["evaluation"] == 4  # the two older ones of the three
+
+
+def test_what_a_story_tells_stays_with_what_was_measured_beside_it(store: Store) -> None:
+    record(store, [("measure", {0, 3}, {0, 1, 2}, True)])
+    run = run_row(OP)
+    store.start_run(run)
+    told = store.evaluations(VERSIONS[3].id)[0].id
+    store.add_step(step_row(run, 1, "improved", version_id=VERSIONS[3].id, evaluation_id=told))
+    record(store, [("measure", {0, 3}, {0, 1, 2}, True)] * 2, first=1)
+    assert drop_superseded(store)["evaluation"] == 2
+    assert told in [one.id for one in store.evaluations(VERSIONS[3].id)]
+    assert len(store.evaluations(VERSIONS[0].id)) == 2
+
+
+def test_of_trials_the_newest_recording_stays(store: Store) -> None:
+    store.add_device(GPU)
+    store.add_trials([factories.trial(at=0), factories.trial(at=1)])
+    assert drop_superseded(store) == {"trial": 1}
+    assert [trial.created_at for trial in store.trials()] == [factories.trial(at=1).created_at]
+
+
+def test_a_published_database_has_every_row_that_counts(told_file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "published.sqlite"
+    done = publish(target, [told_file])
+    assert (done.before, done.after) == (0, target.stat().st_size)
+    assert done.after < 0.6 * told_file.stat().st_size
+    with Store.snapshot(told_file) as meant, Store.snapshot(target) as there:
+        drop_superseded(meant)
+        assert content(there) == content(meant)
+    assert integrity.check_files([target]) == []
+
+
+def test_publishing_again_gives_the_same_bytes_and_new_rows_come_last(told_file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "published.sqlite"
+    publish(target, [told_file])
+    before = target.read_bytes()
+    with sqlite3.connect(target) as file:
+        keys = packed.keys(file)
+    assert publish(target, [told_file]).added == {}
+    assert target.read_bytes() == before
+    with Store(tmp_path / "more.sqlite") as more:
+        record(more, [("measure", {0, 1}, {0, 1}, True)])
+    publish(target, [tmp_path / "more.sqlite"])
+    with sqlite3.connect(target) as file:
+        later = packed.keys(file)
+    for table, known in keys.items():
+        kept = known.keys() & later[table].keys()
+        assert {id: later[table][id] for id in kept} == {id: known[id] for id in kept}
+        new = [key for id, key in later[table].items() if id not in known]
+        assert min(new, default=10**9) > max(known.values(), default=0)
+
+
+def test_a_published_database_is_merged_like_any_other(told_file: Path, tmp_path: Path) -> None:
+    publish(tmp_path / "published.sqlite", [told_file])
+    with Store(tmp_path / "ordinary.sqlite") as store:
+        merge(store, tmp_path / "published.sqlite")
+        with Store.snapshot(tmp_path / "published.sqlite") as there:
+            assert content(store) == content(there)
+
+
+def test_it_is_refused_for_writing(told_file: Path, tmp_path: Path) -> None:
+    publish(tmp_path / "published.sqlite", [told_file])
+    with pytest.raises(StoreError, match=r"is a published one, which is only read: write to another .*db publish"):
+        Store(tmp_path / "published.sqlite")
+
+
+def test_the_views_name_the_same_rows(told_file: Path, tmp_path: Path) -> None:
+    publish(tmp_path / "published.sqlite", [told_file])
+    for view, order in (("timing", "version_id, case_id"), ("speedup", "version_id, reference_id, case_id")):
+        with Store.snapshot(tmp_path / "published.sqlite") as store, store.raw() as raw:
+            meant = raw.execute(f"SELECT * FROM {view} ORDER BY {order}")
+            heads, rows = [column[0] for column in meant.description], list(meant)
+        with sqlite3.connect(tmp_path / "published.sqlite") as file:
+            there = file.execute(f"SELECT * FROM {view} ORDER BY {order}")
+            assert [column[0] for column in there.description] == heads
+            assert [[v.hex() if isinstance(v, bytes) else v for v in row] for row in there] == [*map(list, rows)]
+        assert rows
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE check_packed SET rows = substr(rows, 1, 20)",
+        "UPDATE check_packed SET ids = substr(ids, 1, 16)",
+        "UPDATE version SET source = x'7a00' WHERE source IS NOT NULL",
+        "UPDATE evaluation SET version_id = 99999",
+        "DROP VIEW speedup; DROP VIEW timing; DROP TABLE lineage; CREATE VIEW lineage AS SELECT 1",
+    ],
+)
+def test_a_damaged_one_is_refused_in_one_sentence(told_file: Path, tmp_path: Path, change: str) -> None:
+    target = tmp_path / "published.sqlite"
+    publish(target, [told_file])
+    with sqlite3.connect(target) as file:
+        file.executescript(change)
+    file.close()
+    with pytest.raises(IntegrityError, match=r"restore the database from git or a copy\.$"):
+        Store.snapshot(target)
+    assert len(integrity.check_files([target])) == 1
+
+
+def test_a_changed_check_is_found(told_file: Path, tmp_path: Path) -> None:
+    import zlib
+
+    target = tmp_path / "published.sqlite"
+    publish(target, [told_file])
+    with sqlite3.connect(target) as file:
+        rowid, rows = file.execute("SELECT rowid, rows FROM check_packed LIMIT 1").fetchone()
+        better = zlib.decompress(rows).replace(b"0.25", b"0.01")
+        file.execute("UPDATE check_packed SET rows = ? WHERE rowid = ?", (zlib.compress(better), rowid))
+    file.close()
+    problems = integrity.check_files([target])
+    assert problems and all("was changed: its id is not that of its content" in problem for problem in problems)
+
+
+def test_what_is_damaged_is_not_published(told_file: Path, tmp_path: Path) -> None:
+    with sqlite3.connect(told_file) as file:
+        file.execute("UPDATE measurement SET hot_ns = 1 WHERE rowid = 1")
+    file.close()
+    with pytest.raises(IntegrityError, match="was changed"):
+        publish(tmp_path / "published.sqlite", [told_file])
+    assert not (tmp_path / "published.sqlite").exists()
+
+
+def test_a_publication_of_before_a_table_was_there_is_read(told_file: Path, tmp_path: Path) -> None:
+    """As the first one is, from before calls were recorded."""
+    target = tmp_path / "published.sqlite"
+    publish(target, [told_file])
+    with sqlite3.connect(target) as file:
+        file.executescript(
+            "DROP TABLE record; ALTER TABLE step DROP COLUMN predicted_cases; DELETE FROM migration WHERE version > 2"
+        )
+    file.close()
+    assert integrity.check_files([target]) == []
+    assert publish(target).dropped == {}
+    with Store.snapshot(target) as there, Store.snapshot(told_file) as meant:
+        drop_superseded(meant)
+        assert {**content(there), "record": []} == {**content(meant), "record": []}
+
+
+def test_a_best_version_that_was_only_checked_by_its_run_is_refused(tmp_path: Path) -> None:
+    with Store(tmp_path / "mine.sqlite") as store:
+        factories.story(store)
+    target = tmp_path / "published.sqlite"
+    with pytest.raises(IntegrityError, match="hidden cases that the run never used"):
+        publish(target, [tmp_path / "mine.sqlite"], proved=True)
+    assert not target.exists()
+    publish(target, [tmp_path / "mine.sqlite"])
+    publish(target, [tmp_path / "mine.sqlite"], proved=True)  # what is published stays so
