@@ -7,18 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlmodel import select
 
 from msbench import agents, providers
 from msbench.conversation import Limits, Message, Reply
-from msbench.errors import DeviceError, MsbenchError, ProviderUnavailable, ReplyError, WaitingForAnswer
+from msbench.errors import (
+    DeviceError,
+    MsbenchError,
+    ProviderUnavailable,
+    RecordingDiffers,
+    ReplyError,
+    WaitingForAnswer,
+)
 from msbench.executors.recorded import RecordedExecutor
 from msbench.harness.evaluate import Plan
 from msbench.model import Origin
 from msbench.optimize import Budget, Event, Settings, Summary, optimize, write_best
 from msbench.spec import Task
 from msbench.store.store import Store
+from msbench.store.tables import CallRow
 from tests import optimizing
 from tests.optimizing import FakeExecutor, Scripted, World, coded, fenced, kernel, planned
+from tests.recordings.rerecord import newest, rerecord
 
 
 @pytest.fixture
@@ -62,7 +72,11 @@ def test_a_run_with_every_outcome(task: Task, store: Store, world: World) -> Non
     run = store.run(summary.run_id)
     assert run.best_version_id == best.id and run.finished_at and run.status == "finished"
     assert (run.strategy, run.provider, run.model) == ("cudamaster", "scripted", "script")
-    assert run.spend["calls"] == 14 and run.spend["evaluations"] == 5 and run.spend["tokens"] == 14 * 1500
+    assert (
+        run.spend["calls"] == 14
+        and run.spend["evaluations"] == 5 + len(world.profiled)
+        and run.spend["tokens"] == 14 * 1500
+    )
     assert [e.kind for e in events if e.kind in ("started", "step")] == ["started", *["step"] * 8]
     assert [e.outcome for e in events if e.kind == "step"] == [o for _, o, _ in optimizing.OUTCOMES]
 
@@ -87,7 +101,9 @@ def test_hypotheses_and_lessons(task: Task, store: Store, world: World) -> None:
     assert [s.predicted_speedup for s in steps] == [None, 2.0, 1.5, 1.5, 1.1, 1.1, 1.1, 3.0]
     assert "vendor: 4.0" in steps[0].lesson
     assert "Line 3" in steps[2].lesson
-    assert "1.50x was predicted, so the hypothesis held" in steps[3].lesson and "1.5" in steps[3].lesson
+    assert (
+        "1.500x was predicted and 1.225x needed, so the hypothesis held" in steps[3].lesson and "1.5" in steps[3].lesson
+    )
     assert "holds no code" in steps[5].lesson
     assert steps[6].version_id == steps[1].version_id and steps[6].evaluation_id is None
 
@@ -138,6 +154,32 @@ def test_a_demo_without_gpu_tells_the_recorded_story(
         assert local.evaluation(local.steps(again.run_id)[3].evaluation_id or "").recorded_from
 
 
+def test_a_recording_made_anew_is_replayed_as_it_is(
+    task: Task, store: Store, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answers are those of before, its prompts those of now."""
+    first = go(task, store, Scripted(optimizing.story()))
+    with store.writing() as session:
+        for row in session.exec(select(CallRow)):
+            row.prompt_id = row.reply_id  # as the prompts of an older engine would be: others
+            session.add(row)
+    monkeypatch.setattr("msbench.optimize.engine.evaluate", world.recall)
+
+    def recorded() -> Any:
+        return RecordedExecutor(FakeExecutor("cpu", measures=False), store)  # type: ignore[arg-type]
+
+    with pytest.raises(RecordingDiffers):
+        go(task, store, providers.pick("replay", store=store), executor=recorded(), readers=store)
+    (stale,) = newest(store)
+    made = rerecord(task, stale, store, store, recorded())
+    assert stale.id == first.run_id and made.status == "finished"
+    assert optimizing.rounded(store.steps(made.run_id)) == list(optimizing.OUTCOMES)
+    again = go(task, store, providers.pick("replay", store=store), executor=recorded(), readers=store)
+    assert store.run(again.run_id).replay_of == made.run_id and again.note.endswith(
+        "All 14 prompts were the recorded ones."
+    )
+
+
 def test_where_nothing_is_measured_nothing_is_claimed(task: Task, store: Store, world: World) -> None:
     summary = go(task, store, Scripted(optimizing.story()), executor=FakeExecutor("cpu", measures=False), rounds=2)
     steps = store.steps(summary.run_id)
@@ -174,7 +216,9 @@ def test_a_budget_is_never_exceeded(
     for name, limit in run.budget.items():
         assert limit is None or name == "wall_seconds" or run.spend[name] <= limit
     assert {k: run.spend[k] for k in spent} == spent
-    further = go(task, store, Scripted(optimizing.story()), resume=summary.run_id, budget=Budget())
+    further = go(
+        task, store, Scripted(optimizing.story()), resume=summary.run_id, budget=Budget(9.0, 10**6, 99, 99, 1e6, 1e6)
+    )
     assert further.status == "finished"
     assert optimizing.rounded(store.steps(summary.run_id)) == list(optimizing.OUTCOMES)
 
@@ -218,7 +262,9 @@ def test_waiting_for_a_person_and_going_on(task: Task, store: Store, world: Worl
     assert summary.status == "finished" and len(store.runs()) == 1
     assert optimizing.rounded(store.steps(summary.run_id)) == list(optimizing.OUTCOMES)
     assert len(world.evaluated) == 5
-    assert store.run(summary.run_id).model == "answered by hand"
+    run = store.run(summary.run_id)
+    assert run.model == "answered by hand"
+    assert (run.spend["calls"], run.spend["tokens"], run.spend["unknown"]) == (14, 0, 0)  # waiting is no request
 
 
 class Failing(Scripted):
@@ -288,11 +334,12 @@ def test_settings_survive_the_database(task: Task, store: Store, world: World) -
     assert Settings.read(store.run(first.run_id).settings) == Settings(plan, 3, None)
 
 
-def test_two_thirds_of_one_percent_is_no_improvement(task: Task, store: Store, world: World) -> None:
-    story = {"planner": [planned(1.0)] * 2, "coder": coded(kernel(2.0), kernel(2.013))}
-    summary = go(task, store, Scripted(story), rounds=2)
+def test_an_improvement_is_what_the_measurement_can_tell_from_none(task: Task, store: Store, world: World) -> None:
+    story = {"planner": [planned(1.0)] * 3, "coder": coded(kernel(2.0), kernel(2.0002), kernel(2.02))}
+    summary = go(task, store, Scripted(story), rounds=3)
     steps = store.steps(summary.run_id)
-    assert [s.outcome for s in steps] == ["baseline", "improved", "equal"]
+    assert [s.outcome for s in steps] == ["baseline", "improved", "equal", "improved"]
+    assert "1.010x [1.009, 1.011] over its parent" in steps[3].lesson
 
 
 def test_the_strategy_in_the_docs_runs(task: Task, store: Store, world: World) -> None:

@@ -16,7 +16,7 @@ import pytest
 from msbench.store.store import Store
 from tests import optimizing
 
-Session = Callable[[Path, int], str]
+Session = Callable[..., str]
 _NOT_COMPARED = {"id", "run_id", "evaluation_id", "started_at", "finished_at"}
 
 
@@ -32,9 +32,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     ) as child:
         assert child.stdin and child.stdout
 
-        def one(db: Path, kill_at: int) -> str:
+        def one(db: Path, kill_at: int, **job: str) -> str:
             assert child.stdin and child.stdout
-            child.stdin.write(json.dumps({"db": str(db), "folder": str(folder), "kill_at": kill_at}) + "\n")
+            child.stdin.write(json.dumps({"db": str(db), "folder": str(folder), "kill_at": kill_at, **job}) + "\n")
             child.stdin.flush()
             answer = child.stdout.readline().strip()
             assert answer == "killed" or answer.isdigit(), answer
@@ -63,7 +63,7 @@ def _history(db: Path) -> dict[str, Any]:
             "steps": [s.model_dump(exclude=_NOT_COMPARED) for s in steps],
             "calls": [(c.row.number, c.row.step_number, c.row.agent, c.row.prompt_id, c.reply.content) for c in store.calls(run.id)],
             "evaluations": sorted((e.version_id, e.status) for e in evaluations),
-            "spent": [run.spend[name] for name in ("calls", "tokens", "evaluations")],
+            "unsettled": [row.state for row in store.ledger(run.id) if row.state == "reserved"],
         }  # fmt: skip
 
 
@@ -97,3 +97,24 @@ def test_kill_after_kill(session: Session, undisturbed: dict[str, Any], tmp_path
         assert kills < 200
     assert kills > 3
     _same(db, undisturbed)
+
+
+def _versions(db: Path) -> dict[str, Any]:
+    """What is the same of a run whose drafts are made side by side: calls are numbered as they come back."""
+    history = _history(db)
+    calls = sorted((step, agent, reply) for _, step, agent, _, reply in history.pop("calls"))
+    return history | {"calls": calls}
+
+
+def test_with_proposals_in_parallel_kills_change_nothing(session: Session, tmp_path: Path) -> None:
+    unbroken = tmp_path / "unbroken.sqlite"
+    instants = int(session(unbroken, 0, strategy="best_of_n"))
+    expected = _versions(unbroken)
+    assert [step["outcome"] for step in expected["steps"]] == [
+        "baseline", "improved", "improved", "slower", "slower", "slower", "improved",
+    ]  # fmt: skip
+    for instant in range(3, instants, max(1, instants // 12)):
+        db = tmp_path / f"{instant}.sqlite"
+        assert session(db, instant, strategy="best_of_n") == "killed"
+        assert session(db, 0, strategy="best_of_n").isdigit()
+        assert _versions(db) == expected, instant

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from msbench.agents._source import balanced, code_only, launcher_end
+from msbench.agents._source import balanced, code_only, launcher_end, program
 from msbench.errors import ReplyError
 from msbench.model import normalise
 
-_FENCE = re.compile(r"^(?P<indent>[ \t]*(?:>[ \t]?)*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$")
+_FENCE = re.compile(r"^(?P<indent>[ \t]*(?:>[ \t]?)*)(?P<fence>`{3,}+|~{3,}+)(?P<info>[^\n`]*+)$")
 _TAGS = ("code", "kernel", "cuda", "answer", "solution", "file")
 _THINK = re.compile(r"<(?P<end>/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _CODE_START = re.compile(
@@ -23,9 +23,15 @@ _CODE_START = re.compile(
 )
 _CODE_WORD = re.compile(r"#\s*include|__global__|\bvoid\b|cudaError_t|extern")
 _OBJECT = re.compile(r'\{(?=\s*["}])')
-_FILE_NAME = re.compile(r"[\w./-]+\.(?:cuh|cu|h|hpp|hxx|inl|inc)\b")
+_FILE_NAME = re.compile(r"(?<![\w./-])[\w./-]+\.(?:cuh|cu|h|hpp|hxx|inl|inc)\b")
 _LOCAL_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
-_LAUNCH = re.compile(r"\b(\w+)\s*(?:<[^<>;{}]*>)?\s*<<<")
+_LAUNCH = re.compile(r"\b(\w++)\s*+(?:<[^<>;{}]*+>\s*+)?<<<")
+_DEFINED = re.compile(r"\b(\w++)\s*+\(")
+_KERNEL = "__global__"
+_WORK = 16
+_FAILURES = 500
+"""How much of a text may be read again for objects that turn out to be none, in lengths of the text; and how many. A failure
+takes time, too: it counts the lines before it."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +43,13 @@ class Block:
     file: str = ""
 
 
-def extract_kernel(reply: str, operator: str) -> str:
+def extract_kernel(reply: str, operator: str, known: str = "") -> str:
     """The source in ``reply`` that defines ``operator``'s launcher, normalised.
 
     Reasoning is dropped first. Fenced blocks of any spelling, tags, JSON strings and bare code are understood, escaped
     HTML is unescaped, and a kernel that is spread over several blocks or files is put together. Of several complete
-    kernels the last counts: replies quote the old one first.
+    kernels the last counts, as replies quote the old one first; one that is ``known``, but for comments and layout, only counts
+    where there is no other.
 
     Raises:
         ReplyError: kind ``empty``, ``truncated``, ``no_code`` or ``no_launcher``.
@@ -54,7 +61,9 @@ def extract_kernel(reply: str, operator: str) -> str:
     defining = [b for b in blocks if launcher_end(code_only(b.text), operator) is not None]
     whole = [b for b in defining if b.closed or balanced(code_only(b.text))]
     if whole:
-        return normalise(_assemble(whole[-1], blocks, operator))
+        old = program(known)
+        new = [b for b in whole if not old or program(b.text) != old]
+        return normalise(_assemble((new or whole)[-1], blocks, operator))
     if defining or thinking or any(not b.closed for b in blocks) or _cut_json(text, operator):
         raise ReplyError("The reply ends in the middle of the code.", "truncated")
     if not any(_looks_like_code(b.text) for b in blocks):
@@ -66,7 +75,7 @@ def without_reasoning(reply: str) -> tuple[str, bool]:
     """``reply`` without its reasoning, and whether it ended while still reasoning."""
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
     kept: list[str] = []
-    at, inside = 0, False
+    at, inside, last = 0, False, len(text.rstrip())
     for tag in _THINK.finditer(text):
         if not tag["end"]:
             if not inside:
@@ -74,7 +83,7 @@ def without_reasoning(reply: str) -> tuple[str, bool]:
             inside = True
         elif inside:
             at, inside = tag.end(), False
-        elif text[tag.end() :].strip():  # the chat template opened the reasoning, so the reply shows only its end
+        elif tag.end() < last:  # the chat template opened the reasoning, so the reply shows only its end
             kept, at = [], tag.end()
     return "".join(kept if inside else [*kept, text[at:]]), inside
 
@@ -82,13 +91,15 @@ def without_reasoning(reply: str) -> tuple[str, bool]:
 def json_objects(text: str) -> Iterator[Any]:
     """Every JSON object that stands in ``text``, outermost only. Raw line ends in strings are forgiven."""
     decoder = json.JSONDecoder(strict=False)
-    start = _OBJECT.search(text)
-    while start:
+    start, read, failures = _OBJECT.search(text), 0, 0
+    while start and read <= _WORK * len(text) and failures < _FAILURES:
         try:
             value, end = decoder.raw_decode(text, start.start())
             yield value
-        except ValueError:
+        except ValueError as error:
             end = start.start() + 1
+            failures += 1
+            read += getattr(error, "pos", end) - start.start()
         except RecursionError:  # thousands of levels: a model that repeats itself, and every level would be tried
             return
         start = _OBJECT.search(text, end)
@@ -146,7 +157,8 @@ def _fences(text: str) -> Iterator[Block]:
     for line in text.split("\n"):
         match = _FENCE.match(line)
         if match and fence and match["fence"][0] == fence[0] and len(match["fence"]) >= len(fence):
-            yield Block("\n".join(lines), True, file)
+            if any(lines):
+                yield Block("\n".join(lines), True, file)
             opens, before = bool(match["info"].strip()), ""
             fence, lines = "", []
             if not opens:
@@ -175,13 +187,13 @@ def _trim(text: str) -> str:
     """``text`` without the prose after its last top-level brace; preprocessor lines that follow the brace are kept."""
     code = code_only(text)
     end = depth = 0
-    for i, c in enumerate(code):
-        depth += (c == "{") - (c == "}")
-        if c == "}" and depth == 0:
-            end = i + 1
+    for match in re.finditer(r"[{}]", code):
+        depth += 1 if match[0] == "{" else -1
+        if match[0] == "}" and depth == 0:
+            end = match.end()
     if depth or not end:
         return text
-    tail = re.compile(r";?[^\n]*(?:\n\s*#[^\n]*)*").match(code, end)
+    tail = re.compile(r";?[^\n]*+(?:\n\s*+#[^\n]*+)*+").match(code, end)
     return text[: tail.end() if tail else end]
 
 
@@ -215,14 +227,19 @@ def _assemble(main: Block, blocks: list[Block], operator: str) -> str:
 
     text = _LOCAL_INCLUDE.sub(inline, main.text)
     code = code_only(text)
-    missing = {name for name in set(_LAUNCH.findall(code)) if not _defines(code, name)}
+    missing = set(_LAUNCH.findall(code)) - _defined(code)
     before = []
     for block in others if missing else ():
-        other = code_only(block.text)
-        if block not in used and any(_defines(other, name) for name in missing):
+        if block not in used and missing & _defined(code_only(block.text)):
             before.append(block.text)
     return "\n\n".join([*before, text])
 
 
-def _defines(code: str, kernel: str) -> bool:
-    return re.search(rf"__global__[^;{{}}]*\b{re.escape(kernel)}\s*\(", code) is not None
+def _defined(code: str) -> set[str]:
+    """The kernels that ``code`` declares or defines."""
+    found: set[str] = set()
+    for piece in re.split(r"[;{}]", code):
+        _, kernel, declared = piece.partition(_KERNEL)
+        if kernel:
+            found.update(_DEFINED.findall(declared))
+    return found

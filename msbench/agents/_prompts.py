@@ -6,19 +6,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from msbench.agents._briefing import Briefing
 from msbench.agents._hardware import architecture
 from msbench.conversation import Message
 
 
-def conversation(agent: str, briefing: Briefing, **particulars: Any) -> list[Message]:
-    """The opening of a conversation: the system message, and ``prompts/<agent>.md`` filled in."""
+def conversation(agent: str, briefing: Briefing, *, text: str | None = None, **particulars: Any) -> list[Message]:
+    """The opening of a conversation: the system message, and ``prompts/<agent>.md``, or the template ``text``, filled in."""
     shared = {"b": briefing, "architecture": architecture(briefing.device)}
+    template = f"{agent}.md" if text is None else _environment().from_string(text)
     return [
         Message("system", _render("system.md", **shared)),
-        Message("user", _render(f"{agent}.md", **shared, **particulars)),
+        Message("user", _render(template, **shared, **particulars)),
     ]
 
 
@@ -27,7 +28,7 @@ def reformat_request(operator: str, problem: str) -> Message:
     return Message("user", _render("reformat.md", operator=operator, problem=problem))
 
 
-def _render(template: str, **values: Any) -> str:
+def _render(template: str | Template, **values: Any) -> str:
     return _environment().get_template(template).render(**values).strip() + "\n"
 
 
@@ -41,7 +42,9 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters.update(time=_time, size=_size, rate=_rate, factor=_factor, indented=_indented)
+    environment.filters.update(
+        time=_time, size=_size, rate=_rate, factor=_factor, interval=_interval, indented=_indented
+    )
     return environment
 
 
@@ -66,7 +69,11 @@ def _rate(per_s: float, unit: str) -> str:
 
 
 def _factor(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}x"
+    return "-" if value is None else f"{value:.3f}x"
+
+
+def _interval(value: tuple[float, float, float] | None) -> str:
+    return "-" if value is None else f"{value[0]:.3f}x [{value[1]:.3f}, {value[2]:.3f}]"
 
 
 def _indented(text: str, width: int = 2) -> str:

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import random
 
-from msbench.agents import Attempt, Draft, History, Proposal, Talk
-from msbench.agents._briefing import Briefing
-from msbench.agents._extract import extract_kernel
-from msbench.agents._plan import parse_plan
-from msbench.agents._prompts import conversation, reformat_request
-from msbench.conversation import Message
-from msbench.errors import ReplyError
-from msbench.model import Candidate, Outcome
+from msbench.agents import (
+    DEBUG,
+    Attempt,
+    Briefing,
+    Draft,
+    History,
+    Proposal,
+    Talk,
+    conversation,
+    kernel_from,
+    parse_plan,
+)
+from msbench.model import Outcome
 
 DEBUG_ATTEMPTS = 2
 """How often one draft is repaired before the search goes on from the best version instead."""
@@ -55,30 +60,31 @@ class CudaMaster:
         """Repair the last draft if it failed and has attempts left; else go on from the best version."""
         last = history.attempts[-1]
         if last.outcome is Outcome.FAILED and last.version and _repairs(history, last) < DEBUG_ATTEMPTS:
-            return Proposal(last.version, "debug")
+            return Proposal(last.version, DEBUG)
         best = history.best
         assert best.version is not None  # the baseline at least
-        rounds = [a for a in history.attempts if a.number > best.number and a.action != "debug"]
+        rounds = [a for a in history.attempts if a.number > best.number and a.action != DEBUG]
         if len(rounds) < PATIENCE:
             return Proposal(best.version, "optimize")
         return Proposal(best.version, "explore", _direction(history, best))
 
     def draft(self, proposal: Proposal, briefing: Briefing, talk: Talk) -> Draft:
         """One conversation with the debugger, or one with the planner and one with the coder."""
-        if proposal.action == "debug":
+        if proposal.action == DEBUG:
             return self._debug(briefing, talk)
         opening = conversation("planner", briefing, guidance=proposal.guidance)
         plan = parse_plan(talk("planner", opening).text)
-        source, problem = _kernel(
+        source, problem = kernel_from(
             "coder", conversation("coder", briefing, plan=plan.plan, hypothesis=plan.hypothesis), briefing, talk
         )
-        return Draft(source, plan.plan, plan.hypothesis, plan.predicted_speedup, problem)
+        notes = {"diagnosis": plan.bottleneck} if plan.bottleneck else {}
+        return Draft(source, plan.plan, plan.hypothesis, plan.predicted_speedup, problem, notes, plan.predicted_cases)
 
     def _debug(self, briefing: Briefing, talk: Talk) -> Draft:
         failed = next(a for a in reversed(briefing.attempts) if a.version == briefing.parent.id)
         log = briefing.parent.failure.log if briefing.parent.failure else ""
         opening = conversation("debugger", briefing, plan=failed.plan, log=_excerpt(log))
-        source, problem = _kernel("debugger", opening, briefing, talk)
+        source, problem = kernel_from("debugger", opening, briefing, talk)
         return Draft(source, failed.plan, failed.hypothesis, failed.predicted_speedup, problem)
 
 
@@ -87,33 +93,10 @@ def create() -> CudaMaster:
     return CudaMaster()
 
 
-def _kernel(agent: str, opening: list[Message], briefing: Briefing, talk: Talk) -> tuple[str | None, str]:
-    """The agent's kernel, after one request to reformat if need be; or None and the problem."""
-    messages = opening
-    problem = ""
-    for _ in range(2):
-        reply = talk(agent, messages)
-        try:
-            return _own_work(extract_kernel(reply.text, briefing.operator.name), briefing), ""
-        except ReplyError as error:
-            problem = str(error)
-            again = reformat_request(briefing.operator.name, problem)
-            messages = [*messages, Message("assistant", reply.text), again]
-    return None, problem
-
-
-def _own_work(source: str, briefing: Briefing) -> str:
-    """``source``, unless it asks for a vendor library: that is a baseline, not a kernel."""
-    link = Candidate(briefing.operator.name, briefing.precision, source).link
-    if link:
-        raise ReplyError(f"The kernel links {', '.join(link)}: write it without a vendor library.", "library")
-    return source
-
-
 def _repairs(history: History, failed: Attempt) -> int:
     """How many repairs in a row led to ``failed``."""
     count, step = 0, failed
-    while step.action == "debug" and step.parent:
+    while step.action == DEBUG and step.parent:
         count += 1
         parent = history.of_version(step.parent)
         if parent is None:

@@ -4,5 +4,17 @@ from msbench.optimize.best import write_best
 from msbench.optimize.budget import Budget, Spend
 from msbench.optimize.engine import ROUNDS, Event, Summary, optimize
 from msbench.optimize.settings import Settings
+from msbench.optimize.together import Ended, Together
 
-__all__ = ["ROUNDS", "Budget", "Event", "Settings", "Spend", "Summary", "optimize", "write_best"]
+__all__ = [
+    "ROUNDS",
+    "Budget",
+    "Ended",
+    "Event",
+    "Settings",
+    "Spend",
+    "Summary",
+    "Together",
+    "optimize",
+    "write_best",
+]

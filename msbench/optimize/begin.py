@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from msbench.agents import Strategy
 from msbench.errors import MsbenchError
@@ -24,6 +24,12 @@ def start(
     if budget.cost_usd is not None:
         cost_of(provider, 0, 0)  # refuse at once what could not be kept later
     run_id = uuid.uuid4().hex
+    recording = provider.recording(task.id)
+    if recording is not None and recording.strategy != strategy.name:
+        raise MsbenchError(
+            f"Run {recording.id[:12]} was recorded with the strategy {recording.strategy}, and its answers are to that one's "
+            f"prompts: leave out --strategy {strategy.name}."
+        )
     provider.begin(run_id, task.id, ())
     device = executor.device()
     store.add_task(task.operator, task.precision)
@@ -72,9 +78,14 @@ def reopen(
             )
     journal = Journal(store, readers, row, task.operator)
     provider.begin(row.id, task.id, journal.calls)
+    if provider.model != row.model:
+        raise MsbenchError(
+            f"Run {row.id[:12]} was begun with the model {row.model!r}, not {provider.model!r}: go on with that one, or start "
+            "a new run."
+        )
     settings = Settings.read(row.settings)
-    fields = {"settings": Settings(settings.plan, rounds, settings.max_tokens).stored()} if rounds is not None else {}
+    fields = {"settings": replace(settings, rounds=rounds).stored()} if rounds is not None else {}
     if budget is not None:
-        fields["budget"] = asdict(budget)
+        fields["budget"] = asdict(Budget(**row.budget).changed_by(budget))
     journal.update(status="running", finished_at=None, **fields)
     return journal

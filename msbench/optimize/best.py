@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msbench.errors import MsbenchError
 from msbench.model import Origin
+from msbench.store.proven import proven
 from msbench.store.store import Store
 
 
@@ -16,12 +17,18 @@ def write_best(store: Store, run_id: str, folder: Path) -> Path:
 
     Raises:
         UnknownNameError: there is no such run.
-        MsbenchError: the run found nothing better than the naive kernel.
+        MsbenchError: the run found nothing better than the naive kernel, or its best was never checked on hidden cases
+            that the run did not use.
     """
     run = store.run(run_id)
     best = store.candidate(run.best_version_id) if run.best_version_id else None
     if best is None or best.origin is Origin.NAIVE:
         raise MsbenchError(f"Run {run.id[:12]} found nothing better than the naive kernel of {run.task_id}.")
+    if not proven(store, run, best.id):
+        raise MsbenchError(
+            f"Version {best.id[:12]} of run {run.id[:12]} has passed no hidden cases but those that the run used: resume the "
+            "run with more of what it lacks, so that it can check them."
+        )
     path = folder / best.operator / "best" / f"{best.precision}.cu"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(best.source, "utf-8")

@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from msbench import operators, resources, roofline
-from msbench.agents import History
-from msbench.agents._briefing import Briefing, CaseBrief, VersionBrief
-from msbench.harness.profile import describe_metric, select_for_prompt
-from msbench.model import Candidate, Ceilings, Device, Evaluation, Failure, Origin
-from msbench.optimize.comparison import score, speedups, times_ns
+from msbench.agents import Attempt, History
+from msbench.agents._briefing import Briefing, CaseBrief, Interval, ProfileBrief, VersionBrief
+from msbench.gpu.profile.bottleneck import describe_all, describe_metric, select_for_prompt
+from msbench.model import Candidate, Ceilings, Device, Evaluation, Origin, Outcome, Profile, ProfileView
+from msbench.optimize.comparison import paired, score, speedups, times_ns
+from msbench.optimize.hidden import told
 from msbench.optimize.journal import Journal
+from msbench.optimize.settings import Settings
 from msbench.spec import Case, Task
+
+LONGEST_HISTORY = 16_000
+"""Characters that a prompt spends on what was tried."""
 
 
 class Briefings:
@@ -21,23 +26,25 @@ class Briefings:
     def __init__(
         self,
         task: Task,
-        cases: Sequence[Case],
+        settings: Settings,
         device: Device,
         ceilings: Ceilings | None,
         measures: bool,
         journal: Journal,
     ) -> None:
         self._task = task
-        self._cases = cases
+        self._cases = settings.plan.cases
+        self._view = settings.profile_view
+        self._knowledge = settings.knowledge
         self._device = device
         self._ceilings = ceilings
         self._measures = measures
         self._journal = journal
 
-    def make(self, history: History, parent: str) -> Briefing:
-        """The briefing for going on from version ``parent``."""
+    def make(self, history: History, parent: str, others: Sequence[str] = ()) -> Briefing:
+        """The briefing for going on from version ``parent``, and from ``others``."""
         operator = self._task.operator
-        start, references = self._compared(history, parent)
+        start, references = self._compared(history, self._journal.source(parent))
         return Briefing(
             operator=operator,
             precision=self._task.precision,
@@ -49,21 +56,29 @@ class Briefings:
             ceilings=self._ceilings,
             parent=start,
             references=references,
-            attempts=history.attempts,
+            attempts=remembered(history.attempts),
             measures=self._measures,
+            others=tuple(self.version(history, self._journal.source(one)) for one in others),
+            knowledge=self._knowledge,
         )
+
+    def version(self, history: History, candidate: Candidate) -> VersionBrief:
+        """A version with its figures, as far as this run has them."""
+        return self._compared(history, candidate)[0]
 
     def _case(self, case: Case) -> CaseBrief:
         operator, dims = self._task.operator, dict(case.dims)
-        nbytes, flops = operator.nbytes(self._task.precision.itemsize, **dims), operator.flops(**dims)
+        itemsize = self._task.precision.itemsize
+        nbytes, flops = operator.nbytes(itemsize, **dims), operator.flops(**dims)
+        gathered = operator.gathered(itemsize, **dims) if operator.gathered else 0
         if self._ceilings is None:
             return CaseBrief(case.id, nbytes, flops)
-        bound = roofline.bound_ns(nbytes, flops, operator.compute_in(self._task.precision), self._ceilings)
+        bound = roofline.bound_ns(nbytes, flops, operator.compute_in(self._task.precision), self._ceilings, gathered)
         return CaseBrief(case.id, nbytes, flops, bound.time_ns, bound.term)
 
-    def _compared(self, history: History, version: str) -> tuple[VersionBrief, tuple[VersionBrief, ...]]:
+    def _compared(self, history: History, candidate: Candidate) -> tuple[VersionBrief, tuple[VersionBrief, ...]]:
         """The version with its figures, and those that were measured together with it."""
-        candidate = self._journal.source(version)
+        version = candidate.id
         attempt = history.of_version(version)
         bare = _bare(candidate)
         if attempt and attempt.number:
@@ -76,24 +91,60 @@ class Briefings:
         companions = newest(yardsticks)
         naive = next((e for e in companions if e.candidate.origin is Origin.NAIVE), None)
         others = [e for e in companions if e.candidate.id != version and times_ns(e, self._cases)]
-        return self._figures(bare, own, naive), tuple(self._figures(_bare(e.candidate), e, naive) for e in others)
+        start = self._figures(bare, own, naive)
+        refutation = self._journal.refutation(version)
+        if refutation:
+            failed = self._journal.evaluation(refutation)
+            start = replace(start, failure=told(failed, self._task.operator, self._cases))
+        return start, tuple(
+            replace(self._figures(_bare(e.candidate), e, naive), beaten=self._ratios(e, own)) for e in others
+        )
+
+    def _ratios(self, reference: Evaluation, evaluation: Evaluation) -> dict[str, Interval]:
+        found = speedups(paired(reference, evaluation, self._cases))
+        return {name: (ratio.value, ratio.low, ratio.high) for name, ratio in found.items()}
 
     def _figures(self, brief: VersionBrief, own: Evaluation, naive: Evaluation | None) -> VersionBrief:
-        by_case = speedups(naive, own, self._cases) if naive else {}
-        profile = own.profiles[0] if own.profiles else None
+        by_case = paired(naive, own, self._cases) if naive else {}
         return replace(
             brief,
             times_ns=times_ns(own, self._cases),
-            speedups=by_case,
+            speedups=self._ratios(naive, own) if naive else {},
             speedup=score(by_case, self._cases),
-            failure=_with_checks(own),
+            failure=told(own, self._task.operator, self._cases),
             resources=_resources(own),
-            bottleneck=profile.bottleneck if profile and not profile.failure else "",
-            evidence=tuple(f"{describe_metric(n)} is {v:.4g}, threshold {t:.4g}" for n, v, t in profile.evidence)
-            if profile
+            profiles=tuple(self._profile(one) for one in self._journal.profiles(own.candidate.id) if not one.failure)
+            if self._view is not ProfileView.NONE
             else (),
-            metrics=select_for_prompt(profile) if profile and not profile.failure else (),
         )
+
+    def _profile(self, profile: Profile) -> ProfileBrief:
+        evidence = tuple(f"{describe_metric(n)} is {v:.4g}, threshold {t:.4g}" for n, v, t in profile.evidence)
+        select = describe_all if self._view is ProfileView.FULL else select_for_prompt
+        return ProfileBrief(profile.case.id, profile.bottleneck, evidence, select(profile))
+
+
+def remembered(attempts: Sequence[Attempt], longest: int = LONGEST_HISTORY) -> tuple[Attempt, ...]:
+    """What a prompt tells of the steps, in at most about so many characters: the newest in full, older ones in a line each,
+    the oldest not at all. The baseline and the best of all are always there."""
+    kept: list[Attempt] = []
+    improved = [a for a in attempts[1:] if a.outcome is Outcome.IMPROVED]
+    left = longest
+    for attempt in reversed(attempts[1:]):
+        told = _shortened(attempt, *((1200, 600) if left > longest // 2 else (120, 0)))
+        left -= len(told.plan) + len(told.hypothesis) + len(told.lesson) + 60
+        if left > 0 or attempt in improved[-1:]:
+            kept.append(told)
+    return (*attempts[:1], *reversed(kept))
+
+
+def _shortened(attempt: Attempt, prose: int, hypothesis: int) -> Attempt:
+    def cut(text: str, to: int) -> str:
+        return text if len(text) <= to else f"{text[:to].rstrip()} ..." if to else ""
+
+    return replace(
+        attempt, plan=cut(attempt.plan, prose), hypothesis=cut(attempt.hypothesis, hypothesis), lesson=cut(attempt.lesson, prose)
+    )  # fmt: skip
 
 
 def newest(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
@@ -114,20 +165,6 @@ def _bare(candidate: Candidate) -> VersionBrief:
 def _helpers() -> str:
     path = resources.include_dir() / "msbench.cuh"
     return path.read_text("utf-8") if path.is_file() else ""
-
-
-def _with_checks(evaluation: Evaluation) -> Failure | None:
-    """The failure; for a failed check with what passed and what did not, as a debugger needs to see the pattern."""
-    failure = evaluation.failure
-    failed = [c for c in evaluation.checks if not c.passed and c.failure]
-    if failure is None or failure.log or not failed:
-        return failure
-    lines = [f"failed, {c.variant}: {c.failure.message}" for c in failed[:12] if c.failure]
-    # in an order that the stored results have no part in: a replay's briefing is to be the recorded one
-    ordered = sorted({c.case for c in evaluation.checks if c.passed}, key=lambda case: (case.dims, case.id))
-    passed = dict.fromkeys(case.id for case in ordered)
-    lines.append(f"passed before it: {'; '.join(passed) or 'nothing'}")
-    return replace(failure, log="\n".join(lines))
 
 
 def _resources(evaluation: Evaluation) -> tuple[str, ...]:

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from msbench.model import Evaluation, Measurement
 from msbench.spec import Case
-from msbench.statistics import estimate, geometric_mean, log_ratios
+from msbench.statistics import Logs, bootstrap_geometric_mean, estimate, log_ratios
 from msbench.store.samples import median_ns
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as fast, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f}x [{self.low:.3f}, {self.high:.3f}]"
 
 
 def times_ns(evaluation: Evaluation, cases: Sequence[Case]) -> dict[str, float]:
@@ -21,22 +34,31 @@ def times_ns(evaluation: Evaluation, cases: Sequence[Case]) -> dict[str, float]:
     return found
 
 
-def speedups(reference: Evaluation, evaluation: Evaluation, cases: Sequence[Case]) -> dict[str, float]:
-    """t_reference / t_candidate by case, only where the two were measured in one group.
-
-    The median over the rounds, which pair by index: the estimate of ``statistics.bootstrap_ratio``.
-    """
+def paired(reference: Evaluation, evaluation: Evaluation, cases: Sequence[Case]) -> dict[str, Logs]:
+    """ln(t_reference / t_candidate) of each pair of rounds by case, only where the two were measured in one group."""
     theirs, ours = _measured(reference, cases), _measured(evaluation, cases)
     return {
-        name: math.exp(estimate(log_ratios(theirs[name].samples_ns, mine.samples_ns, mine.sittings)))
+        name: log_ratios(theirs[name].samples_ns, mine.samples_ns, mine.sittings)
         for name, mine in ours.items()
         if name in theirs and theirs[name].group == mine.group
     }
 
 
-def score(by_case: dict[str, float], cases: Sequence[Case]) -> float | None:
+def speedups(by_case: Mapping[str, Logs]) -> dict[str, Ratio]:
+    """The speed-up by case, of ``paired``."""
+    return {name: overall({name: logs}) for name, logs in by_case.items()}
+
+
+def overall(by_case: Mapping[str, Logs]) -> Ratio:
+    """The geometric mean of the speed-ups on these cases, of which there is one at least."""
+    return Ratio(*bootstrap_geometric_mean(list(by_case.values())))
+
+
+def score(by_case: Mapping[str, Logs], cases: Sequence[Case]) -> float | None:
     """The geometric mean of the speed-ups; None unless every case has one."""
-    return geometric_mean(list(by_case.values())) if cases and len(by_case) == len(cases) else None
+    if not cases or len(by_case) != len(cases):
+        return None
+    return math.exp(math.fsum(map(estimate, by_case.values())) / len(by_case))
 
 
 def _measured(evaluation: Evaluation, cases: Sequence[Case]) -> dict[str, Measurement]:

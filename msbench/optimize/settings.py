@@ -6,32 +6,54 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from msbench.harness.evaluate import Checks, Plan
+from msbench.model import ProfileView
 from msbench.spec import Case, Split
 
 
 @dataclass(frozen=True)
 class Settings:
-    """``rounds`` counts proposals, repairs not; ``max_tokens`` is the longest answer asked for (None: any)."""
+    """``rounds`` counts proposals, repairs not; ``max_tokens`` is the longest answer asked for (None: any).
+
+    ``start``: the version that the run goes on from. ``knowledge``: what prompts tell of other tasks; it is kept, since
+    the databases go on to grow and prompts must not.
+    """
 
     plan: Plan
     rounds: int
     max_tokens: int | None
+    start: str | None = None
+    profile_view: ProfileView = ProfileView.FILTERED
+    knowledge: tuple[str, ...] = ()
 
     def stored(self) -> dict[str, Any]:
         """As JSON can hold it."""
         plan = {**asdict(self.plan), "checks": self.plan.checks.value}
         for field in ("cases", "profile_cases"):
             plan[field] = [_case_stored(case) for case in getattr(self.plan, field)]
-        return {"plan": plan, "rounds": self.rounds, "max_tokens": self.max_tokens}
+        return {
+            "plan": plan,
+            "rounds": self.rounds,
+            "max_tokens": self.max_tokens,
+            "start": self.start,
+            "profile_view": self.profile_view.value,
+            "knowledge": list(self.knowledge),
+        }
 
     @classmethod
     def read(cls, stored: dict[str, Any]) -> Settings:
-        """The inverse of :meth:`stored`."""
+        """The inverse of :meth:`stored`; what older runs did not store has its default."""
         given = dict(stored["plan"])
         given["checks"] = Checks(given["checks"])
         for field in ("cases", "profile_cases"):
             given[field] = tuple(_case(one) for one in given[field])
-        return cls(Plan(**given), stored["rounds"], stored["max_tokens"])
+        return cls(
+            Plan(**given),
+            stored["rounds"],
+            stored["max_tokens"],
+            stored.get("start"),
+            ProfileView(stored.get("profile_view", ProfileView.FILTERED)),
+            tuple(stored.get("knowledge", ())),
+        )
 
 
 def _case_stored(case: Case) -> dict[str, Any]:

@@ -19,11 +19,13 @@ class Provider(ABC):
     """What the engine asks of a provider; only :meth:`complete` has to be written.
 
     ``model`` is who answered, as the database and the site say. ``replay_of``: the run whose answers are given again.
+    ``free``: nobody bills its answers, so that tokens which it does not count are none.
     """
 
     name: str
     model: str
     replay_of: str | None = None
+    free: bool = False
 
     def begin(self, run_id: str, task_id: str, answered: Sequence[CallRow]) -> None:
         """A run starts, or goes on after the calls that are already ``answered`` and stored."""
@@ -48,7 +50,14 @@ class Provider(ABC):
         """Dollars that so many tokens cost; None where that is not known."""
         return None
 
-    def invitation(self, agent: str) -> str:
+    def answer(self, place: str, agent: str, messages: Sequence[Message], limits: Limits) -> Reply:
+        """``complete``, for who wants to know the ``place`` of the call in its run: ``"003"``, beside it ``"003b"``.
+
+        Called from several threads at once where drafts are made side by side. Raises what :meth:`complete` does.
+        """
+        return self.complete(agent, messages, limits)
+
+    def invitation(self, agent: str, place: str = "") -> str:
         """What a person has to do for the next answer to come; empty where a machine answers."""
         return ""
 

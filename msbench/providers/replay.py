@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from difflib import unified_diff
+from typing import Any, NoReturn
 
 from sqlmodel import Session, col, select
 
 from msbench.conversation import Limits, Message, Reply
-from msbench.errors import ProviderUnavailable, RecordingEnded
+from msbench.errors import ProviderUnavailable, RecordingDiffers, RecordingEnded
 from msbench.providers import Provider
+from msbench.providers._stored import stored_reply
 from msbench.store.convert import message_rows
+from msbench.store.runs import Call
 from msbench.store.store import Store
-from msbench.store.tables import CallRow, MessageRow, RunRow
+from msbench.store.tables import CallRow, RunRow
+
+_SHOWN = 40
 
 
 class ReplayProvider(Provider):
-    """Answers the k-th call of each agent with the recorded k-th answer to that agent.
-
-    A prompt that is not the recorded one is answered all the same, and counted: :meth:`note` says so.
-    """
+    """Answers a prompt with the answer that was recorded for that agent and prompt; the n-th time with the n-th answer."""
 
     name = "replay"
+    free = True
 
     def __init__(self, store: Store, run: str) -> None:
         self._store = store
         self._wanted = run
         self.model = "recorded"
-        self._recorded: dict[str, list[tuple[CallRow, str]]] = {}
-        self._asked: dict[str, int] = {}
+        self._recorded: list[Call] = []
+        self._unused: list[Call] = []
         self._calls = 0
-        self._differing: list[int] = []
 
     def recording(self, task_id: str) -> RunRow:
         """The wanted run, or the newest of the task; raises what :meth:`begin` does."""
@@ -54,49 +57,62 @@ class ReplayProvider(Provider):
         """
         recording = self.recording(task_id)
         self.replay_of, self.model = recording.id, recording.model
-        with self._store.session() as session:
-            for call in session.exec(
-                select(CallRow).where(CallRow.run_id == recording.id).order_by(col(CallRow.number))
-            ):
-                reply = session.get(MessageRow, call.reply_id)
-                if reply is not None:
-                    self._recorded.setdefault(call.agent, []).append((call, reply.content))
+        self._recorded = self._store.calls(recording.id)
+        self._unused = list(self._recorded)
         for call in answered:
-            self._next(call.agent, call.prompt_id)
+            found = self._find(call.agent, call.prompt_id)
+            if found is not None:
+                self._unused.remove(found)
+                self._calls += 1
 
     def complete(self, agent: str, messages: Sequence[Message], limits: Limits) -> Reply:
-        """The recorded answer; it costs nothing."""
+        """The recorded answer; it costs nothing.
+
+        Raises:
+            RecordingDiffers: there is none to this prompt, though there are others left.
+        """
         prompt_id = message_rows(agent, [(m.role, m.content) for m in messages])[-1].id
-        call, text = self._next(agent, prompt_id)
-        return Reply(text, call.model, call.prompt_tokens, call.completion_tokens, 0.0)
+        found = self._find(agent, prompt_id) or self._miss(agent, messages)
+        self._unused.remove(found)
+        self._calls += 1
+        return replace(stored_reply(found.row, found.reply), cost_usd=0.0, priced_by="a recording")
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:
         """Nothing."""
         return 0.0
 
     def note(self) -> str:
-        """Which prompts differed from the recorded ones."""
-        if not self._differing:
-            return f"All {self._calls} prompts were the recorded ones." if self._calls else ""
-        calls = ", ".join(str(number) for number in self._differing)
-        which = f" (call {calls})" if len(self._differing) < self._calls else ""
-        return (
-            f"{len(self._differing)} of {self._calls} prompts differed from the recorded ones{which}. That is harmless: they quote "
-            "msbench's own texts and what was measured, which may have changed since. The kernels are checked as any others."
+        """That the prompts were the recorded ones: any other is an error."""
+        return f"All {self._calls} prompts were the recorded ones." if self._calls else ""
+
+    def _find(self, agent: str, prompt_id: str) -> Call | None:
+        return next((c for c in self._unused if c.row.agent == agent and c.row.prompt_id == prompt_id), None)
+
+    def _miss(self, agent: str, messages: Sequence[Message]) -> NoReturn:
+        where = f"run {(self.replay_of or '')[:12]}"
+        own = [call for call in self._recorded if call.row.agent == agent]
+        if not self._unused:
+            raise RecordingEnded(f"The recording ends here: {where} has {len(own)} answers to the {agent}.")
+        left = [call for call in self._unused if call.row.agent == agent]
+        if not left:
+            raise RecordingDiffers(
+                f"The {agent} is asked here, and {where} has no further answer to it: what was evaluated, msbench's texts or its "
+                "settings are not those of the recording."
+            )
+        raise RecordingDiffers(
+            f"The {agent}'s prompt is none of those that {where} has answers to. It differs from the next one so "
+            f"(- recorded, + now):\n{_difference(left[0], messages)}"
         )
 
-    def _next(self, agent: str, prompt_id: str) -> tuple[CallRow, str]:
-        done = self._asked.get(agent, 0)
-        known = self._recorded.get(agent, [])
-        if done >= len(known):
-            raise RecordingEnded(
-                f"The recording ends here: run {(self.replay_of or '')[:12]} has {len(known)} answers to the {agent}."
-            )
-        self._asked[agent] = done + 1
-        self._calls += 1
-        if known[done][0].prompt_id != prompt_id:
-            self._differing.append(self._calls)
-        return known[done]
+
+def _difference(call: Call, messages: Sequence[Message]) -> str:
+    recorded = "\n".join(message.content for message in call.prompt)
+    now = "\n".join(message.content for message in messages)
+    lines = list(unified_diff(recorded.splitlines(), now.splitlines(), lineterm="", n=0))[2:]
+    shown = [line[:200] for line in lines[:_SHOWN]]
+    if len(lines) > _SHOWN:
+        shown.append(f"... and {len(lines) - _SHOWN} lines more")
+    return "\n".join(shown)
 
 
 def create(*, store: Store | None = None, run: str = "", **_: Any) -> ReplayProvider:

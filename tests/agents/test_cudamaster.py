@@ -24,7 +24,7 @@ def history(*attempts: tuple[str, Outcome, str | None, str | None, float | None]
 
 
 def test_plugins_lists_strategies_only() -> None:
-    assert plugins.names("msbench.agents") == ("cudamaster",)
+    assert plugins.names("msbench.agents") == ("astra", "best_of_n", "cudamaster")
     with pytest.raises(UnknownNameError, match=r"no strategy 'cudamastre'\. Did you mean 'cudamaster'"):
         agents.pick("cudamastre")
 

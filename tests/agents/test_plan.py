@@ -52,3 +52,21 @@ def test_missing_fields_stay_empty() -> None:
 def test_it_never_fails(reply: str) -> None:
     plan = parse_plan(reply)
     assert plan.predicted_speedup is None or plan.predicted_speedup > 0
+
+
+@pytest.mark.parametrize(
+    ("said", "understood"),
+    [
+        ({"N=64": 1.5, "N = 128": "2x"}, {"N=64": 1.5, "N=128": 2.0}),
+        ({"N=64": "who knows", "N=128": 1.1}, {"N=128": 1.1}),
+        ([1.5], {}),
+        (None, {}),
+    ],
+)
+def test_predictions_for_single_cases_are_read_as_far_as_they_are_factors(
+    said: object, understood: dict[str, float]
+) -> None:
+    reply = f"It gains.\n\n```json\n{json.dumps({**ASKED, 'predicted_cases': said})}\n```"
+    assert parse_plan(reply).predicted_cases == understood
+    sloppy = parse_plan('{"plan": "p", "predicted_cases": {"N=64": 1.5,},}  // so')
+    assert sloppy.predicted_cases == {"N=64": 1.5} and sloppy.plan == "p"

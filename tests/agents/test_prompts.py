@@ -48,10 +48,13 @@ def test_the_planner_sees_figures_profile_history_and_the_answers_form() -> None
     b = replace(briefing(), attempts=(*briefing().attempts, TRIED))
     user = conversation("planner", b, guidance="Turn round.")[1].content
     row = next(line for line in user.splitlines() if line.startswith("| N=65536 |"))
-    assert row == "| N=65536 | 512 KiB | 2 FLOP | 5 us (memory) | 10 us | 1x | 50 % | 6 us |"
+    assert (
+        row
+        == "| N=65536 | 512 KiB | 2 FLOP | 5 us (memory) | 10 us | 50 % | 1.000x [0.990, 1.010] | 6 us | 0.600x [0.590, 0.610] |"
+    )
     for text in (
         b.parent.source, "**memory**", "threshold 60", "dram throughput: 71 %", "| vendor |", "Turn round.",
-        "1. optimize, slower, 0.8x over naive.", "Use shared\n   memory.", "Result: 0.80x", '"predicted_speedup"',
+        "1. optimize, slower, 0.800x over naive.", "Use shared\n   memory.", "Result: 0.80x", '"predicted_speedup"',
     ):  # fmt: skip
         assert text.strip() in user, text
 
@@ -87,3 +90,10 @@ def test_architectures_are_found_by_any_spelling() -> None:
         assert found is not None and found.shared_kib == shared
     assert architecture(replace(factories.GPU, arch="")) is None
     assert architecture(factories.CPU) is None
+
+
+def test_a_package_of_ones_own_brings_its_templates() -> None:
+    user = conversation("mine", briefing(), text='Hurry, {{ name }}.\n{% include "_cases.md" %}', name="coder")[
+        1
+    ].content
+    assert user.startswith("Hurry, coder.\n# The cases") and "| N=65536 |" in user

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ import pytest
 from msbench import providers
 from msbench.conversation import Limits, Message
 from msbench.errors import ProviderUnavailable, ReplyError
+from msbench.providers._trim import trimmed
 from msbench.providers.openai import DEFAULT_MODEL
 
 ASKED = [Message("system", "You are an expert."), Message("user", "Write it.")]
@@ -222,3 +226,109 @@ def test_an_endpoint_that_lists_no_model(
     endpoint.answers = [lambda _: answer]
     with pytest.raises(ProviderUnavailable, match="--model"):
         provider(endpoint, model="")
+
+
+def response(*output: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A body of the responses protocol."""
+    usage = {
+        "input_tokens": 100, "output_tokens": 20,
+        "input_tokens_details": {"cached_tokens": 64}, "output_tokens_details": {"reasoning_tokens": 5},
+    }  # fmt: skip
+    return {
+        "id": "r",
+        "object": "response",
+        "model": "m-1",
+        "status": "completed",
+        "output": list(output),
+        "usage": usage,
+        **fields,
+    }
+
+
+SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Here "}, {"type": "output_text", "text": "it is."}]}  # fmt: skip
+THOUGHT = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hmm."}]}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_responses_protocol(endpoint: Endpoint, streamed: bool) -> None:
+    body: Any = response(THOUGHT, SAID)
+    if streamed:
+        events = [
+            {"type": "response.output_text.delta", "delta": "Here "},
+            {"type": "response.completed", "response": body},
+        ]
+        body = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+    endpoint.answers = [lambda _: (200, body)]
+    options = {"api": "responses", "reasoning": {"effort": "high"}}
+    reply = provider(endpoint, options=options).complete("coder", ASKED, Limits(max_tokens=500))
+    assert (reply.text, reply.reasoning, reply.model) == ("Here it is.", "Hmm.", "m-1")
+    assert (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens, reply.reasoning_tokens) == (
+        100,
+        20,
+        64,
+        5,
+    )
+    request = endpoint.requests[0]
+    assert (request["path"], request["max_output_tokens"]) == ("/v1/responses", 500)
+    assert request["input"] == [{"role": m.role, "content": m.content} for m in ASKED]
+    assert request["reasoning"] == {"effort": "high"} and "api" not in request
+
+
+def test_an_endpoint_without_the_responses_protocol_is_asked_by_the_other(endpoint: Endpoint) -> None:
+    def way(request: dict[str, Any]) -> tuple[int, Any]:
+        return (404, {"error": {"message": "no"}}) if "input" in request else (200, completion("x"))
+
+    endpoint.answers = [way]
+    asked = provider(endpoint, options={"api": "responses"})
+    assert [asked.complete("coder", ASKED, Limits()).text for _ in range(2)] == ["x", "x"]
+    assert [request["path"] for request in endpoint.requests] == ["/v1/responses", *["/v1/chat/completions"] * 2]
+
+
+def test_each_agent_has_its_model_and_options_are_handed_on(endpoint: Endpoint) -> None:
+    endpoint.answers = [lambda _: (200, completion("x"))]
+    asked = provider(endpoint, model="planner=A,coder=B", options={"temperature": 0.5})
+    for agent in ("planner", "coder", "debugger"):
+        asked.complete(agent, ASKED, Limits())
+    assert [request["model"] for request in endpoint.requests] == ["A", "B", "A"]
+    assert all(request["temperature"] == 0.5 for request in endpoint.requests)
+    assert asked.model == "planner=A,coder=B"
+
+
+def test_listed_prices_are_taken_where_none_are_given(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list is a package that need not be there; its version stands with the figure."""
+    asked: list[dict[str, Any]] = []
+
+    def calc_price(usage: SimpleNamespace, **which: Any) -> SimpleNamespace:
+        if which["model_ref"] != "known":
+            raise LookupError
+        asked.append({**vars(usage), **which})
+        return SimpleNamespace(total_price=Decimal("0.25"))
+
+    listed = SimpleNamespace(Usage=SimpleNamespace, calc_price=calc_price)
+    monkeypatch.setitem(sys.modules, "genai_prices", listed)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "9.9" if name == "genai-prices" else "0")
+    endpoint.answers = [lambda _: (200, completion("x"))]
+    reply = provider(endpoint, model="known").complete("coder", ASKED, Limits())
+    assert (reply.cost_usd, reply.priced_by) == (0.25, "genai-prices 9.9")
+    assert (asked[0]["input_tokens"], asked[0]["output_tokens"], asked[0]["cache_read_tokens"]) == (100, 20, 0)
+    assert provider(endpoint, model="other").price(1, 1) is None
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    assert provider(endpoint, model="known").price(1, 1) is None
+
+
+def test_a_prompt_that_does_not_fit_loses_what_can_be_spared(endpoint: Endpoint) -> None:
+    long = [
+        Message("system", "You."),
+        Message("user", "# Plan\n\ndo it\n\n# Helpers\n\n" + "h" * 30_000 + "\n\n# Answer\n\nso"),
+    ]
+
+    def small(request: dict[str, Any]) -> tuple[int, Any]:
+        if len(json.dumps(request["messages"])) > 4096 * 3:
+            return 400, {"error": {"message": "This model's maximum context length is 4096 tokens."}}
+        return 200, completion("x")
+
+    endpoint.answers = [small]
+    assert provider(endpoint).complete("coder", long, Limits()).text == "x"
+    sent = endpoint.requests[-1]["messages"][-1]["content"]
+    assert sent == "# Plan\n\ndo it\n\n# Answer\n\nso"
+    assert trimmed([Message("user", "x" * 9000)], 3000)[0].content.count("left out") >= 1

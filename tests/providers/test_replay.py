@@ -8,7 +8,7 @@ import pytest
 
 from msbench import providers
 from msbench.conversation import Limits, Message
-from msbench.errors import ProviderUnavailable, RecordingEnded, UnknownNameError
+from msbench.errors import ProviderUnavailable, RecordingDiffers, RecordingEnded, ReplyError, UnknownNameError
 from msbench.spec import Precision
 from msbench.store.store import Store
 from tests import factories
@@ -64,25 +64,48 @@ def test_it_costs_nothing_and_keeps_the_recorded_counts(store: Store) -> None:
     assert (reply.cost_usd, reply.prompt_tokens, reply.completion_tokens) == (0.0, 10, 5)
 
 
-def test_a_different_prompt_is_answered_and_counted(store: Store) -> None:
-    record(store, "r1", CALLS)
+def test_a_prompt_that_was_not_recorded_is_an_error_that_shows_the_difference(store: Store) -> None:
+    record(store, "r1", [("planner", "one\ntwo\nthree", "plan 1"), *CALLS[1:]])
     provider = providers.pick("replay", store=store)
     provider.begin("new", TASK, [])
-    assert [ask(provider, "planner", "p1"), ask(provider, "coder", "other")] == ["plan 1", "code 1"]
-    assert "1 of 2 prompts differed from the recorded ones (call 2). That is harmless: " in provider.note()
+    with pytest.raises(RecordingDiffers) as caught:
+        ask(provider, "planner", "one\n2\nthree")
+    said = str(caught.value)
+    assert "-two" in said and "+2" in said and "three" not in said and "run r1" in said
+    with pytest.raises(RecordingDiffers, match="no further answer to it"):
+        ask(provider, "debugger", "d1")
+    assert ask(provider, "planner", "one\ntwo\nthree") == "plan 1"
+
+
+def test_the_key_is_agent_prompt_and_occurrence(store: Store) -> None:
+    same = [("coder", "c", "first"), ("planner", "c", "plan"), ("coder", "c", "second"), ("coder", "d", "other")]
+    record(store, "r1", same)
     provider = providers.pick("replay", store=store)
-    provider.begin("another", TASK, [])
-    assert [ask(provider, "planner", "other"), ask(provider, "coder", "other")] == ["plan 1", "code 1"]
-    assert "2 of 2 prompts differed from the recorded ones. That is harmless: " in provider.note()
+    provider.begin("new", TASK, [])
+    asked = [("coder", "d"), ("coder", "c"), ("planner", "c"), ("coder", "c")]
+    assert [ask(provider, *one) for one in asked] == ["other", "first", "plan", "second"]
+
+
+def test_an_answer_that_held_nothing_is_replayed_as_the_error_that_it_was(store: Store) -> None:
+    record(store, "r1", [])
+    store.add_call(
+        run_id="r1", step_number=1, number=1, agent="planner", messages=[("user", "p")], reply="refused: It: won't.", role="error",
+        model="m", seconds=1.0,
+    )  # fmt: skip
+    provider = providers.pick("replay", store=store)
+    provider.begin("new", TASK, [])
+    with pytest.raises(ReplyError, match=r"^It: won't\.$") as caught:
+        ask(provider, "planner", "p")
+    assert caught.value.kind == "refused"
 
 
 def test_a_resumed_run_goes_on_behind_its_stored_answers(store: Store) -> None:
     record(store, "r1", CALLS)
-    record(store, "r2", [CALLS[0], ("coder", "other", "code 1")], provider="replay", status="running")
+    record(store, "r2", CALLS[:2], provider="replay", status="running")
     provider = providers.pick("replay", store=store, run="r1")
     provider.begin("r2", TASK, [call.row for call in store.calls("r2")])
     assert ask(provider, "planner", "p2") == "plan 2"
-    assert "1 of 3 prompts differed" in provider.note()
+    assert provider.note() == "All 3 prompts were the recorded ones."
 
 
 def test_the_newest_finished_run_with_answers_of_its_own(store: Store) -> None:

@@ -1,0 +1,78 @@
+"""The rungs that a draft climbs: the least that shows it to be wrong or slow comes first.
+
+1. **build** and screen of the source;
+2. **screening**: quick checks of a few cases, one of each regime and an odd one, and a quick time beside the parent;
+3. **full**: all checks, and the measurement beside naive, the fastest library, the parent and the best version so far;
+4. **profile**: of a version that a draft is to go on from, one case of each regime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msbench import roofline
+from msbench.harness.check.schedule import work
+from msbench.harness.evaluate import Checks, Plan
+from msbench.model import Ceilings, Evaluation
+from msbench.spec import Case, Operator, Precision, Split
+
+QUICK_S = 0.3
+"""The time budget of a case in the screening: its ratios are known to some percent then."""
+
+QUICK_WIDTH = 0.03
+
+_LAUNCH_BOUND, _WIDE = 3.0, 30.0
+"""Up to so many times an empty launch a bound is the launch's; from so many on the regime is bandwidth or compute."""
+
+
+def regimes(op: Operator, precision: Precision, cases: tuple[Case, ...], ceilings: Ceilings | None) -> tuple[Case, ...]:
+    """One case for each regime that there is, the largest of it: launch-bound, in between, bandwidth or compute.
+
+    Without ceilings the smallest, the middle and the largest case stand for them.
+    """
+    ordered = sorted(cases, key=lambda case: op.nbytes(precision.itemsize, **dict(case.dims)))
+    if not ordered:
+        return ()
+    if ceilings is None:
+        return tuple(dict.fromkeys((ordered[0], ordered[len(ordered) // 2], ordered[-1])))
+    found: dict[int, Case] = {}
+    for case in ordered:
+        dims = dict(case.dims)
+        nbytes, flops = op.nbytes(precision.itemsize, **dims), op.flops(**dims)
+        launches = roofline.bound_ns(nbytes, flops, op.compute_in(precision), ceilings).time_ns / ceilings.launch_ns
+        found[(launches > _LAUNCH_BOUND) + (launches > _WIDE)] = case
+    return tuple(found[regime] for regime in sorted(found))
+
+
+def screening(op: Operator, precision: Precision, plan: Plan, ceilings: Ceilings | None) -> Plan | None:
+    """What a draft has to stand before all is checked and measured; None where that would be no less."""
+    by_work = sorted(plan.cases, key=lambda case: work(op, case))
+    odd = [case for case in by_work if case.split is Split.ODD][:1]
+    cases = tuple(dict.fromkeys((*by_work[:1], *odd, *regimes(op, precision, plan.cases, ceilings))))
+    return None if len(cases) >= len(plan.cases) else quick(plan, cases)
+
+
+def quick(plan: Plan, cases: tuple[Case, ...]) -> Plan:
+    """Few checks and short measurements of some cases."""
+    return replace(
+        plan,
+        cases=cases,
+        checks=Checks.QUICK,
+        heldout=0,
+        profile=False,
+        time_budget_s=min(QUICK_S, plan.time_budget_s),
+        half_width=QUICK_WIDTH,
+        sittings=1,
+        settle=False,
+    )
+
+
+def profiling(op: Operator, precision: Precision, plan: Plan, ceilings: Ceilings | None) -> Plan:
+    """What profiling a version takes."""
+    cases = plan.profile_cases or regimes(op, precision, plan.cases, ceilings)
+    return replace(quick(plan, cases), profile=True, profile_cases=cases)
+
+
+def device_seconds(evaluation: Evaluation) -> float:
+    """What an evaluation took but for the compiler."""
+    return max(0.0, evaluation.seconds - (evaluation.build.seconds if evaluation.build else 0.0))
