@@ -6,13 +6,16 @@ import re
 from dataclasses import dataclass
 
 from msbench.model import Fault, Origin, Status
-from msbench.store.figures import CaseFigures, Ratio, VersionFigures
+from msbench.store.figures import CaseFigures, VersionFigures
+from msbench.store.ratios import Ratio
 from msbench.store.tables import (
     BuildRow,
+    CaseRow,
     CheckRow,
     DeviceRow,
     EvaluationRow,
     ProfileRow,
+    RecordRow,
     RunRow,
     StepRow,
     TaskRow,
@@ -50,13 +53,23 @@ _STAGES = {
 }
 
 
-BY_HAND = "by hand (manual provider)"
-"""Who answered a run's prompts through files: a person, or an agent that no endpoint of msbench's led to."""
+REFERENCE = "straightforward"
+"""The label of reference implementations: they take the place of a library where none has the operator."""
 
+SHIPPED = "shipped as best"
+"""What a version from ``best.cu`` is called that is not the best, or not any more."""
 
-def author(model: str) -> str:
-    """The name under which a call was answered; where the manual provider was told none, its own word for that."""
-    return BY_HAND if model == "answered by hand" else model
+WRITERS = {
+    Origin.NAIVE: "msbench, as the plain kernel of its operator",
+    Origin.LIBRARY: "msbench, as a launcher for the library’s call",
+    Origin.AGENT: "a language model, in a run that this database does not have",
+    Origin.EXPERT: "msbench, outside of a run: there is no conversation to show",
+    Origin.EXTERNAL: "somebody, as a file given to msbench eval",
+}
+"""Who wrote a version that came out of no run."""
+
+_NO_MODEL = ("", "answered by hand", "expert", "manual")
+"""What stands for a model's name where prompts were answered through files and nobody gave one."""
 
 
 def failed(evaluation: EvaluationRow) -> bool:
@@ -78,6 +91,11 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", name)[:80]
 
 
+def sized(case: CaseRow) -> str:
+    """A case's dimensions and scalars: its name without the kind of inputs."""
+    return case.name.removesuffix(f",{case.distribution}")
+
+
 @dataclass(frozen=True)
 class Version:
     """One version with all that is known of it. ``name`` tells it from the other versions of its task.
@@ -96,6 +114,7 @@ class Version:
     build: BuildRow | None
     checks: tuple[CheckRow, ...]
     profiles: tuple[ProfileRow, ...]
+    record: RecordRow | None
 
     @property
     def row(self) -> VersionRow:
@@ -128,9 +147,19 @@ class Version:
         return self.figures.bar_score
 
     @property
-    def of_roofline(self) -> float | None:
-        """The fraction of the roofline that it reaches, over all cases."""
-        return self.figures.roofline_fraction
+    def ranked(self) -> bool:
+        """Whether it was measured in the session in which the task's versions competed; others are shown, not ranked."""
+        return self.figures.ranked
+
+    @property
+    def session(self) -> str | None:
+        """The session that its figures are of, by the instant of its newest time."""
+        return self.figures.session
+
+    @property
+    def measured_at(self) -> str | None:
+        """When its times were taken."""
+        return self.figures.measured_at
 
     @property
     def id(self) -> str:
@@ -146,6 +175,16 @@ class Version:
     def ours(self) -> bool:
         """Whether it competes: neither the naive kernel nor a vendor's library."""
         return self.row.origin not in (Origin.NAIVE, Origin.LIBRARY)
+
+    @property
+    def kind(self) -> str:
+        """Its origin, as pages name it: a reference implementation is no library."""
+        return "reference implementation" if self.is_reference else self.row.origin
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether it takes a library's place."""
+        return self.row.origin == Origin.LIBRARY and self.row.label == REFERENCE
 
     @property
     def role(self) -> str:
@@ -199,15 +238,14 @@ class Run:
         return f"run/{slug(self.row.id)}.html"
 
     @property
-    def by_hand(self) -> bool:
-        """Whether the prompts were answered through files."""
-        return self.row.provider == "manual"
-
-    @property
-    def answered_by(self) -> str:
-        """Who answered: the model; or by hand, with the name that the answers were given under, if any."""
-        name = author(self.row.model) or (BY_HAND if self.by_hand else self.row.provider)
-        return f"{name}, {BY_HAND}" if self.by_hand and name != BY_HAND else name
+    def author(self) -> str:
+        """Who answered its prompts. Through files anybody may have; a run's note says if it was a language model."""
+        if self.row.provider != "manual":
+            return self.row.model or f"a language model, through the {self.row.provider} provider; model not recorded"
+        if self.row.model not in _NO_MODEL:
+            return f"{self.row.model}, through prompt files"
+        modelled = "language-model" in self.row.note or "language model" in self.row.note
+        return f"{'a language model' if modelled else 'a person or a language model'}, through prompt files; model not recorded"
 
     @property
     def replayed(self) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,9 +11,10 @@ import numpy as np
 from sqlmodel import SQLModel, select
 
 from msbench.model import Origin, Outcome, Status
-from msbench.sitegen.entries import Run, Version
-from msbench.statistics import interval, round_medians
-from msbench.store.figures import Figures, Ratio
+from msbench.sitegen.entries import SHIPPED, WRITERS, Run, Version
+from msbench.statistics import interval, joint_mean, round_medians
+from msbench.store.figures import CaseFigures, Figures, VersionFigures
+from msbench.store.ratios import Comparison, Occasion, Ratio
 from msbench.store.samples import unpack_samples
 from msbench.store.tables import (
     BuildRow,
@@ -24,6 +24,7 @@ from msbench.store.tables import (
     EvaluationRow,
     MeasurementRow,
     ProfileRow,
+    RecordRow,
     RunRow,
     StepRow,
     TaskRow,
@@ -37,15 +38,6 @@ if TYPE_CHECKING:
 _Row = TypeVar("_Row", bound=SQLModel)
 
 _NOTHING_NEW = (Outcome.BASELINE, Outcome.DUPLICATE, Outcome.UNCHANGED, Outcome.NO_KERNEL)
-
-
-@dataclass(frozen=True)
-class Compared:
-    """How many times as fast a version is as another: over all cases, and by a case's name."""
-
-    overall: Ratio | None
-    cases: dict[str, Ratio]
-    direct: bool
 
 
 class Site:
@@ -80,12 +72,15 @@ class Site:
             place = {case: i for i, case in enumerate(self.cases)}
             self.checks = sorted(rows(CheckRow), key=lambda c: (place[c.case_id], c.variant, c.seed, c.id))
             self._profiles = sorted(rows(ProfileRow), key=lambda p: (place[p.case_id], p.source != "static", p.id))
+            self._records = {one.evaluation_id: one for one in rows(RecordRow)}
             self._runs = sorted(rows(RunRow), key=lambda r: (r.started_at, r.id))
             self._steps = sorted(rows(StepRow), key=lambda s: (s.run_id, s.number))
         self._figures = Figures(store, device_id)
         self.ceilings = self._figures.ceilings
         self.figures = {task_id: self._figures.task(task_id) for task_id in self.tasks}
-        self._compared: dict[tuple[str, str], Compared] = {}
+        self._reached: dict[str, tuple[Ratio | None, Ratio | None]] = {}
+        self._families: dict[str, dict[str, tuple[CaseFigures, ...]]] = {}
+        self._compared: dict[tuple[str, str], Comparison] = {}
 
     @property
     def device(self) -> DeviceRow | None:
@@ -110,7 +105,8 @@ class Site:
         for profile in self._profiles:
             if profile.fault is None:
                 profiles[profile.evaluation_id].append(profile)
-        names = _names([one.version for one in everything])
+        best = {one.version.id for one in map(self._best, self.figures) if one}
+        names = _names([one.version for one in everything], best)
         found = {}
         for one in everything:
             own, judged = evaluations[one.version.id], one.evaluation
@@ -126,11 +122,22 @@ class Site:
                 device=self.devices[judged.device_id] if judged else None,
                 build=self.builds.get(judged.build_id or "") if judged else None,
                 checks=tuple(checks[judged.id]) if judged else (),
+                record=self._records.get(judged.id) if judged else None,
                 profiles=tuple(
                     p for e in own if self.devices[e.device_id].kind == "cuda" for p in reversed(profiles[e.id])
                 ),
             )
         return found
+
+    @cached_property
+    def successors(self) -> dict[str, Version]:
+        """By the id of a naive kernel or a baseline whose file has changed since: what that file has become."""
+        newest: dict[tuple[str, str, str], Version] = {}
+        baselines = [v for v in self.versions.values() if not v.ours and v.row.label]
+        for v in sorted(baselines, key=lambda v: (v.row.created_at, v.id)):
+            newest[v.task.id, v.row.origin, v.row.label] = v
+        found = {v.id: newest[v.task.id, v.row.origin, v.row.label] for v in baselines}
+        return {id: v for id, v in found.items() if v.id != id and v.measured}
 
     @cached_property
     def runs(self) -> dict[str, Run]:
@@ -149,12 +156,12 @@ class Site:
         return {name: tuple(tasks) for name, tasks in found.items()}
 
     def versions_of(self, task_id: str) -> tuple[Version, ...]:
-        """A task's versions: naive, libraries, then ours; within each the fastest first, what has no score last."""
+        """A task's versions: naive, libraries, then ours; within each those that competed first, the fastest before others."""
         rank = {Origin.NAIVE: 0, Origin.LIBRARY: 1}
 
-        def key(v: Version) -> tuple[int, bool, float, str, str]:
+        def key(v: Version) -> tuple[int, bool, bool, float, str, str]:
             score = v.over_naive.value if v.over_naive else 0.0
-            return rank.get(Origin(v.row.origin), 2), not v.measured, -score, v.row.created_at, v.id
+            return rank.get(Origin(v.row.origin), 2), not v.ranked, not v.measured, -score, v.row.created_at, v.id
 
         return tuple(sorted((self.versions[one.version.id] for one in self.figures[task_id].versions), key=key))
 
@@ -167,20 +174,25 @@ class Site:
         return next((v for v in self.versions_of(task_id) if v.row.origin == Origin.LIBRARY), None)
 
     def best(self, task_id: str) -> Version | None:
-        """The fastest version of ours that has a score; None where there is none.
+        """The fastest version of ours in the session in which the task's versions competed; None where there is none.
 
         Of a run's versions whose intervals overlap it is the one that the run chose, by comparing them directly: so the
         run's page and the table of tasks name the same one.
         """
-        fastest = next((v for v in self.versions_of(task_id) if v.ours and v.over_naive), None)
+        best = self._best(task_id)
+        return self.versions[best.version.id] if best else None
+
+    def _best(self, task_id: str) -> VersionFigures | None:
+        fastest = self.figures[task_id].best
         return (self._chosen(fastest) or fastest) if fastest else None
 
-    def _chosen(self, version: Version) -> Version | None:
+    def _chosen(self, version: VersionFigures) -> VersionFigures | None:
         """What the newest run that made this version chose; None where that is naive or clearly slower."""
-        told = sorted(self.steps_of(version.id), key=lambda one: (not one[0].replayed, one[0].row.started_at))
+        rivals = {one.version.id: one for one in self.figures[version.version.task_id].versions if _competes(one)}
+        told = sorted(self.steps_of(version.version.id), key=lambda one: (not one[0].replayed, one[0].row.started_at))
         for run, _ in reversed(told):
-            chosen = self.versions.get(run.row.best_version_id or "")
-            if chosen and chosen.ours and _reaches(chosen.over_naive, version.over_naive):
+            chosen = rivals.get(run.row.best_version_id or "")
+            if chosen and _reaches(chosen.score, version.score):
                 return chosen
         return None
 
@@ -228,12 +240,27 @@ class Site:
         return self.store.calls(run_id, step_number)
 
     @cached_property
+    def conversations(self) -> dict[tuple[str, int], str]:
+        """The page of each step's conversation, by run and step: where the same was answered before, that one."""
+        pages: dict[tuple[tuple[str, str], ...], str] = {}
+        found = {}
+        for run in sorted(self.runs.values(), key=lambda run: run.replayed):
+            for step in run.steps:
+                replies = tuple((call.row.agent, call.reply.content) for call in self.calls(run.row.id, step.number))
+                if replies:
+                    href = f"{run.href.removesuffix('.html')}-step-{step.number}.html"
+                    found[run.row.id, step.number] = pages.setdefault(replies, href)
+        return found
+
+    @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
         """The 95 % interval of the median time of each shown measurement, in ns, by the measurement's id.
 
         It comes from the rounds' medians, and is widened to the median of all samples where that lies outside by a tick.
         """
         shown = {c.measurement_id: c.median_ns for v in self.versions.values() for c in v.cases}
+        families = [of_one for v in self.versions.values() for of_one in self.family(v).values()]
+        shown |= {c.measurement_id: c.median_ns for cases in families for c in cases}
         found = {}
         with self.store.session() as session:
             columns = MeasurementRow.id, MeasurementRow.samples, MeasurementRow.sittings
@@ -245,27 +272,80 @@ class Site:
                     found[id] = min(low, median), max(high, median)
         return found
 
-    def compared(self, version: Version, reference: Version) -> Compared:
-        """A version against another one of its task.
+    def compared(self, version: Version, reference: Version) -> Comparison:
+        """A version against another one of its task, in one session that has both.
 
-        They were measured interleaved, or both beside the naive kernel on different occasions: then the ratio of their
-        speed-ups is taken, with an interval that holds whatever the two intervals allow.
+        It is that of the step which made it from the other, so that all pages have the figures that the step was judged by;
+        else the newest.
         """
         key = version.id, reference.id
         if key not in self._compared:
             self._compared[key] = self._compare(version, reference)
         return self._compared[key]
 
-    def _compare(self, version: Version, reference: Version) -> Compared:
+    def _compare(self, version: Version, reference: Version) -> Comparison:
         if version.task.id != reference.task.id or not (version.measured and reference.measured):
-            return Compared(None, {}, direct=True)
-        pairs = self._figures.compare(version.id, reference.id)
-        theirs = {c.case.name: c.speedup for c in reference.cases}
-        if len(pairs.cases) == len(version.cases) or not (version.over_naive and reference.over_naive):
-            return Compared(pairs.overall, {case.name: ratio for case, ratio in pairs.cases}, direct=True)
-        both = [(c.case.name, c.speedup, theirs.get(c.case.name)) for c in version.cases]
-        cases = {name: _quotient(own, other) for name, own, other in both if own and other}
-        return Compared(_quotient(version.over_naive, reference.over_naive), cases, direct=False)
+            return Comparison((), None, None)
+        for _, step in self.steps_of(version.id):
+            evaluation = self.evaluations.get(step.evaluation_id or "")
+            if evaluation is not None and reference == self.predecessor(version):
+                found = self.within(evaluation.recorded_from or evaluation.id, version.id, reference.id)
+                if found.overall is not None:
+                    return found
+        return self._figures.compare(version.id, reference.id)
+
+    def family(self, version: Version) -> dict[str, tuple[CaseFigures, ...]]:
+        """A version of ours beside its predecessor and its best child, or the one of them with which a session has it.
+
+        By id; all times are of one session, as those of a step's parent and those of its child may not be.
+        """
+        if version.id not in self._families:
+            parent, child = self.predecessor(version), self.best_child(version)
+            others = [v.id for v in (parent, child) if v is not None]
+            wanted = [others, others[:1], others[1:], []] if version.measured and version.ours else []
+            found = (self._figures.together([version.id, *rest]) for rest in wanted)
+            self._families[version.id] = next(filter(None, found), {})
+        return self._families[version.id]
+
+    def best_child(self, version: Version) -> Version | None:
+        """The version with the highest score that was made from it."""
+        found = [self.versions[c] for c in version.children if self.versions[c].measured]
+        return max(found, key=lambda c: (c.over_naive.value if c.over_naive else 0.0, c.id), default=None)
+
+    def within(self, evaluation_id: str, version_id: str, reference_id: str) -> Comparison:
+        """A version against another one in the session of an evaluation."""
+        return self._figures.compare(version_id, reference_id, evaluation_id)
+
+    def occasions(self, version: Version) -> list[Occasion]:
+        """A version's scores in the sessions of runs, beside the figures that it is shown with."""
+        return self._figures.occasions(version.figures) if version.measured else []
+
+    def reached(self, version: Version) -> tuple[Ratio | None, Ratio | None]:
+        """The fraction of the roofline that a version reaches where bytes or operations bound it, and an empty call's part
+        of its time where a launch does: geometric means over these cases, with what the times' intervals make of them."""
+        if version.id not in self._reached:
+            parts = [self._fractions(version, launches) for launches in (False, True)]
+            means = [joint_mean(part) if part else None for part in parts]
+            self._reached[version.id] = (means[0] and Ratio(*means[0], None), means[1] and Ratio(*means[1], None))
+        return self._reached[version.id]
+
+    def _fractions(self, version: Version, launches: bool) -> list[tuple[float, float, float]]:
+        found = []
+        for case in version.cases if version.over_naive else ():
+            if case.bound and case.median_ns and (case.bound.term == "launch") is launches:
+                low, high = self.intervals.get(case.measurement_id or "", (case.median_ns, case.median_ns))
+                bound = case.bound.time_ns
+                found.append((bound / case.median_ns, bound / high, bound / low))
+        return found
+
+    def author(self, run: Run) -> str:
+        """Who answered a run's prompts, in the words that every page has: a replay's are the recorded run's."""
+        return (self.runs.get(run.row.replay_of or "") or run).author
+
+    def written_by(self, version: Version) -> str:
+        """Who wrote a version, in the words that every page has."""
+        told = self.steps_of(version.id)
+        return self.author(told[0][0]) if told else WRITERS[Origin(version.row.origin)]
 
     def over(self, version: Version, reference: Version) -> Ratio | None:
         """How many times as fast ``version`` is as ``reference``; None where nothing compares them."""
@@ -277,18 +357,20 @@ def _reaches(lower: Ratio | None, higher: Ratio | None) -> bool:
     return lower is not None and higher is not None and lower.high >= higher.low
 
 
-def _quotient(own: Ratio, other: Ratio) -> Ratio:
-    return Ratio(own.value / other.value, own.low / other.high, own.high / other.low, None)
+def _competes(figures: VersionFigures) -> bool:
+    return figures.ranked and figures.score is not None and figures.version.origin not in (Origin.NAIVE, Origin.LIBRARY)
 
 
-def _names(versions: Iterable[VersionRow]) -> dict[str, str]:
+def _names(versions: Iterable[VersionRow], best: Collection[str]) -> dict[str, str]:
     """Each version's label; with the beginning of its id where several of the task are labelled so.
 
-    Of naive kernels and baselines the newest is the one that is meant by their label.
+    Of naive kernels and baselines the newest is the one that is meant by their label. Only the best is called best: what
+    msbench once shipped as the best, from ``best.cu``, is labelled so, too.
     """
     labelled: dict[tuple[str, str], list[VersionRow]] = defaultdict(list)
     for version in versions:
-        labelled[version.task_id, version.label].append(version)
+        label = SHIPPED if version.label == "best" and version.id not in best else version.label
+        labelled[version.task_id, label].append(version)
     names = {}
     for (_, label), same in labelled.items():
         newest = max(same, key=lambda version: (version.created_at, version.id))

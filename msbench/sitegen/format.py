@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from msbench.commands import typed
+from msbench.statistics import proportion_interval
+
+if TYPE_CHECKING:
+    from msbench.store.ratios import Ratio
 
 SPACE = "\u202f"
 """Narrow no-break space: between a number and its unit, and between thousands."""
@@ -67,6 +73,11 @@ def interval(low: float | None, high: float | None) -> str:
     return f"{ratio(low)[:-1]} to {ratio(high)[:-1]}"
 
 
+def ranged(value: Ratio | None) -> str:
+    """A ratio with its interval: ``1.23× (1.21 to 1.25)``."""
+    return NONE if value is None else f"{ratio(value.value)} ({interval(value.low, value.high)})"
+
+
 def percent(fraction: float | None) -> str:
     """A fraction: ``87 %``, ``8.7 %``, ``0.34 %``."""
     if fraction is None:
@@ -75,8 +86,35 @@ def percent(fraction: float | None) -> str:
     return f"{value:.0f}{SPACE}%" if abs(value) >= 9.95 or value == 0 else f"{digits(value, 2)}{SPACE}%"
 
 
+def ratio_exact(value: float) -> str:
+    """A ratio that is held against another, to a hundredth of a percent: ``1.0150×``."""
+    return f"{digits(value, 5)}×"
+
+
+def ranged_exact(value: Ratio) -> str:
+    """A ratio that is held against another, with its interval."""
+    return f"{ratio_exact(value.value)} ({digits(value.low, 5)} to {digits(value.high, 5)})"
+
+
+def inverse(ratio: Ratio) -> Ratio:
+    """The other way round: what takes how many times as long."""
+    return replace(ratio, value=1 / ratio.value, low=1 / ratio.high, high=1 / ratio.low)
+
+
+def percent_range(value: Ratio) -> str:
+    """The ends of a fraction's interval, in percent: ``86.4 to 88.9``."""
+    return f"{digits(100 * value.low)} to {digits(100 * value.high)}"
+
+
+def percent_ranged(value: Ratio | None) -> str:
+    """A fraction with its interval: ``87 % (86.4 to 88.9)``."""
+    if value is None:
+        return NONE
+    return f"{percent(value.value)} ({percent_range(value)})"
+
+
 def share(fraction: float) -> str:
-    """A fraction that is held against a limit, so never rounded up to it: ``97.5 %``, ``100 %``, ``92.9 %``."""
+    """A fraction that is compared with a limit, so never rounded up to it: ``97.5 %``, ``100 %``, ``92.9 %``."""
     tenths = math.floor(1000 * fraction + 1e-9)
     return f"{tenths / 10:.1f}".removesuffix(".0") + f"{SPACE}%"
 
@@ -156,14 +194,28 @@ def day(instant: str | None) -> str:
     return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
 
 
+def sure(successes: int, trials: int) -> str:
+    """How sure a proportion is, as a 95 % interval: 39 of 40 is ``87 to 99.9 %``."""
+    low, high = proportion_interval(successes, trials)
+    ends = [f"{math.floor(1000 * low) / 10:g}", f"{math.ceil(1000 * high) / 10:g}"]
+    return f"{ends[0]} to {ends[1]}{SPACE}%"
+
+
 FILTERS = {
     f.__name__: f
     for f in (
         digits,
         time,
         ratio,
+        ranged,
         percent,
+        percent_range,
+        percent_ranged,
+        ratio_exact,
+        ranged_exact,
+        inverse,
         share,
+        sure,
         count,
         bandwidth,
         rate,

@@ -11,6 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from msbench.sitegen.still import still
+
 Row = tuple[str, ...]
 _TRAILING = re.compile(r"\.0+(?=\D|$)")
 
@@ -26,6 +28,11 @@ class Chart:
     head: Row
     rows: tuple[Row, ...]
     height: str = "26rem"
+
+    @property
+    def still(self) -> Markup:
+        """The figure as an SVG, for paper and for browsers without JavaScript."""
+        return still(json.loads(self.json), 16 * float(self.height.removesuffix("rem")))
 
 
 def plain(text: str) -> str:
@@ -61,28 +68,21 @@ def log_axis(values: Sequence[float], label: Callable[[float], str], title: str,
         "tickmode": "array",
         "tickvals": ticks,
         "ticktext": [_TRAILING.sub("", label(t)) for t in ticks],
-        "fixedrange": True,
     }
 
 
 def layout(x_axis: dict[str, Any], y_axis: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """The layout that all charts share: legend on top, no zooming by accident."""
-    shared = {"automargin": True, "showline": False, "zeroline": False, "fixedrange": True}
-    return {
-        "xaxis": shared | x_axis,
-        "yaxis": shared | y_axis,
-        "margin": {"l": 8, "r": 16, "t": 8, "b": 8},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
-        "hovermode": "closest",
-    } | options
+    """What is a chart's own; the page's script adds what all share: a legend on top, margins, no zooming by accident."""
+    return {"xaxis": x_axis, "yaxis": y_axis} | options
 
 
 def to_json(traces: list[dict[str, Any]], drawn: dict[str, Any]) -> Markup:
     """Checked by plotly, spelled the same every time, and safe inside a script element."""
     import plotly.graph_objects as go
 
-    figure: Any = go.Figure(data=traces, layout=drawn | {"template": None})
+    figure: Any = go.Figure(data=traces, layout=drawn)
     spelled = json.loads(figure.to_json(engine="json"))
+    del spelled["layout"]["template"]  # plotly's own look, 6 kB of it: the page's script sets every colour
     text = json.dumps(_rounded(spelled), ensure_ascii=True, separators=(",", ":"), sort_keys=True)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
@@ -90,7 +90,8 @@ def to_json(traces: list[dict[str, Any]], drawn: dict[str, Any]) -> Markup:
 def _rounded(value: Any) -> Any:
     """Six significant digits: more is noise, and costs bytes."""
     if isinstance(value, float):
-        return float(f"{value:.6g}")
+        short = float(f"{value:.6g}")
+        return int(short) if short.is_integer() else short
     if isinstance(value, list):
         return [_rounded(v) for v in value]
     if isinstance(value, dict):

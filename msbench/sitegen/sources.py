@@ -12,13 +12,25 @@ from msbench.store.tables import ProfileRow
 
 def label(site: Site, versions: Iterable[Version | None]) -> str:
     """Device and days of some versions' times: ``Measured on NVIDIA H200 (driver 580.159) on 20 November 2026.``"""
-    instants = sorted(c.measured_at for v in versions if v is not None for c in v.cases if c.measured_at)
+    return measured(site, (c.measured_at for v in versions if v is not None for c in v.cases))
+
+
+def measured(site: Site, found: Iterable[str | None]) -> str:
+    """Device and days of what was measured at some instants."""
+    instants = sorted(one for one in found if one)
     if not instants or site.device is None:
         return "Nothing here was timed."
     first, last = fmt.day(instants[0]), fmt.day(instants[-1])
     driver = f" (driver {site.device.driver})" if site.device.driver else ""
     when = f"on {first}" if first == last else f"from {first} to {last}"
     return f"Measured on {site.device.name}{driver} {when}."
+
+
+def profiled(site: Site, profiles: Iterable[ProfileRow]) -> str:
+    """Device and days of some profiles."""
+    return measured(site, (site.evaluations[one.evaluation_id].started_at for one in profiles)).replace(
+        "Measured", "Profiled", 1
+    )
 
 
 def tool(profile: ProfileRow) -> str:

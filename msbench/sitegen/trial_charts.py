@@ -46,7 +46,10 @@ def against_itself(id: str, same: Sequence[Pair], slowed: Sequence[Pair]) -> Cha
                 "arrayminus": [p.median - p.low for p in shown],
             },
             "marker": {"size": 6.5, "symbol": symbol},
-            "text": [f"{plain(p.subject)}<br>{fmt.time(p.duration_ns)} a call<br>{exact(p)}" for p in shown],
+            "text": [
+                f"{plain(p.subject)}<br>{fmt.time(p.duration_ns)} a call<br>{exact(p)}<br>{fmt.day(p.measured_at)}"
+                for p in shown
+            ],
             "hovertemplate": "%{text}<extra></extra>",
         }
         for name, role, symbol, shown in series
@@ -66,11 +69,18 @@ def against_itself(id: str, same: Sequence[Pair], slowed: Sequence[Pair]) -> Cha
         {"type": "line", "y0": 1, "y1": 1, "line": {"width": 1.4}, **across},
     ]
     rows = tuple(
-        (p.subject, fmt.time(p.duration_ns), f"{p.factor:.2f}", f"{p.median:.4f}", f"{p.low:.4f} to {p.high:.4f}")
+        (
+            p.subject,
+            fmt.time(p.duration_ns),
+            f"{p.factor:.2f}",
+            f"{p.median:.4f}",
+            f"{p.low:.4f} to {p.high:.4f}",
+            fmt.day(p.measured_at),
+        )
         for p in everything
     )
     summary = f"Ratios of {len(same)} identical pairs and {len(slowed)} slowed ones over the duration of a call."
-    head = ("pair", "duration", "slowed by", "ratio", "95 % interval")
+    head = ("pair", "duration", "slowed by", "ratio", "95 % interval", "measured")
     return Chart(id, "Two copies of one kernel", summary, to_json(traces, drawn), head, rows)
 
 
@@ -110,18 +120,25 @@ def where_time_goes(id: str, verdicts: Sequence[Verdict]) -> Chart | None:
             "meta": role,
             "y": bars,
             "x": seconds[::-1],
-            "text": [fmt.seconds(s) for s in seconds[::-1]],
-            "textposition": "none",
-            "hovertemplate": "%{y}<br>%{text}<extra>%{fullData.name}</extra>",
+            "hovertext": [
+                f"{fmt.seconds(s)}<br>{fmt.day(one.measured_at)}"
+                for one, s in zip(shown[::-1], seconds[::-1], strict=True)
+            ],
+            "hovertemplate": "%{y}<br>%{hovertext}<extra>%{fullData.name}</extra>",
         }
         for name, role, seconds in parts
     ]
     x_axis = {"title": {"text": "seconds from source to stored verdict"}, "rangemode": "tozero"}
     drawn = layout(x_axis, {"automargin": True, "ticksuffix": "  "}, legend_traceorder="normal")
     drawn |= {"barmode": "stack", "bargap": 0.35}
-    head = ("candidate", *(name for name, _, _ in parts), "together")
+    head = ("candidate", *(name for name, _, _ in parts), "together", "measured")
     rows = tuple(
-        (one.subject, *(fmt.seconds(seconds[i]) for _, _, seconds in parts), fmt.seconds(one.seconds))
+        (
+            one.subject,
+            *(fmt.seconds(seconds[i]) for _, _, seconds in parts),
+            fmt.seconds(one.seconds),
+            fmt.day(one.measured_at),
+        )
         for i, one in enumerate(shown)
     )
     summary = f"Seconds to a verdict for {len(shown)} candidates, by part."

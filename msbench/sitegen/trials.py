@@ -165,6 +165,7 @@ class Pair:
     high: float
     held: bool
     disturbed: bool
+    measured_at: str
 
     @property
     def covers(self) -> bool:
@@ -187,7 +188,21 @@ def pairs(trials: Iterable[Trial]) -> list[Pair]:
             continue
         task, case = word(trial.details, "task"), word(trial.details, "case")
         disturbed = bool(word(trial.details, "disturbed"))
-        found.append(Pair(trial.subject, task, case, duration, factor or 1.0, ratio, low, high, trial.held, disturbed))
+        found.append(
+            Pair(
+                trial.subject,
+                task,
+                case,
+                duration,
+                factor or 1.0,
+                ratio,
+                low,
+                high,
+                trial.held,
+                disturbed,
+                trial.created_at,
+            )
+        )
     return sorted(found, key=lambda pair: (pair.duration_ns, pair.subject))
 
 
@@ -247,15 +262,16 @@ def killed(trial: Trial) -> bool:
 
 
 def kills(trials: Iterable[Trial]) -> list[Kills]:
-    """The kills by command."""
+    """The kills by command, those with failures first."""
     by_command: dict[str, list[Trial]] = {}
     for trial in trials:
         if killed(trial):
             by_command.setdefault(word(trial.details, "command"), []).append(trial)
-    return [
+    found = [
         Kills(command, len(tried), sum(trial.held for trial in tried), _afterwards(tried))
         for command, tried in sorted(by_command.items())
     ]
+    return sorted(found, key=lambda kills: kills.held == kills.tried)
 
 
 def reason(trial: Trial) -> str:
@@ -288,6 +304,7 @@ class Verdict:
     cases: int | None
     seconds: float
     spans: Mapping[str, float]
+    measured_at: str
 
 
 def verdicts(trials: Iterable[Trial]) -> list[Verdict]:
@@ -304,7 +321,7 @@ def verdicts(trials: Iterable[Trial]) -> list[Verdict]:
         if spans and rest > 0.005 * seconds:
             spans[REST] = spans.get(REST, 0.0) + rest
         name = word(trial.details, "task") or trial.subject
-        found.append(Verdict(name, None if cases is None else round(cases), seconds, spans))
+        found.append(Verdict(name, None if cases is None else round(cases), seconds, spans, trial.created_at))
     return sorted(found, key=lambda one: (one.seconds, one.subject))
 
 

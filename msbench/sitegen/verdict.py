@@ -8,22 +8,29 @@ from msbench.model import Outcome, Status
 from msbench.sitegen import format as fmt
 from msbench.sitegen.entries import Run, Version, profiles_of
 from msbench.sitegen.facts import Site
-from msbench.store.figures import Ratio
+from msbench.sitegen.told import told
+from msbench.store.ratios import Ratio
 
 SAME = 0.01
 """Ratios this close to 1 are called the same: measurements stop at an interval of ±1 %."""
 
 
 def compared(ratio: Ratio, whom: str) -> str:
-    """``3.10× as fast as its parent``; a ratio that can't be told from 1 is called so."""
+    """``3.10× (3.05 to 3.15) as fast as its parent``; a ratio that can't be told from 1 is called so."""
+    said = fmt.ranged(ratio)
     if abs(ratio.value - 1) <= SAME:
-        return f"as fast as {whom} ({fmt.ratio(ratio.value)})"
+        return f"as fast as {whom}, {said}"
     if ratio.low <= 1 <= ratio.high:
-        ends = fmt.interval(ratio.low, ratio.high)
-        return f"not clearly faster or slower than {whom} ({fmt.ratio(ratio.value)}, interval {ends})"
+        return f"not clearly faster or slower than {whom}, {said}"
     if ratio.value < 1:
-        return f"slower than {whom} ({fmt.ratio(ratio.value)} its speed)"
-    return f"{fmt.ratio(ratio.value)} as fast as {whom}"
+        return f"slower than {whom}, {said} its speed"
+    return f"{said} as fast as {whom}"
+
+
+def rival(site: Site, task_id: str) -> str:
+    """What takes the part of a vendor's library: its fastest call, or the reference implementation where there is none."""
+    library = site.library(task_id)
+    return "the reference implementation" if library and library.is_reference else "the fastest library call"
 
 
 def task(site: Site, task_id: str) -> str:
@@ -32,33 +39,43 @@ def task(site: Site, task_id: str) -> str:
     shown = best or (library if library and library.measured else None)
     if shown is None:
         if naive is not None and naive.measured:
-            return f"Only the naive kernel has been timed so far; {_roofline(naive)}."
+            return f"Only the naive kernel has been timed so far; {_roofline(site, naive)}."
         return "Nothing has been timed on a GPU yet."
-    who = f"The best version, {shown.name}, is " if best else f"The library call ({shown.name}) is "
+    if best:
+        who = f"The best version, {shown.name}, is "
+    elif shown.is_reference:
+        who = f"The reference implementation ({shown.name}) is "
+    else:
+        who = f"The library call ({shown.name}) is "
     parts = [compared(shown.over_naive, "the naive kernel")] if shown.over_naive else []
     if best and best.over_library:
-        parts += over_libraries(site, best, best.over_library, library)
+        slow = library and library.over_naive and library.over_naive.high < 1
+        parts.append(
+            compared(
+                best.over_library, rival(site, task_id) + (", which is slower than the naive kernel" if slow else "")
+            )
+        )
     score = f"{joined(parts)}, over {counted(len(shown.cases), 'case')}"
     sentence = who + (score if parts else "timed, but not on every case, so it has no score")
-    return f"{sentence}; {_roofline(shown)}." if shown.of_roofline else f"{sentence}."
+    return f"{sentence}; {_roofline(site, shown)}."
 
 
-def over_libraries(site: Site, best: Version, over: Ratio, library: Version | None) -> list[str]:
-    """``over`` is against those that were timed beside it, among which ``library``, the fastest of all, may not have been."""
-    aside = site.compared(best, library) if library else None
-    if library is None or aside is None or aside.direct or aside.overall is None:
-        slow = library and library.over_naive and library.over_naive.high < 1
-        return [compared(over, f"the fastest library call{', which is slower than the naive kernel' if slow else ''}")]
-    return [
-        compared(over, "the fastest library call beside it"),
-        compared(aside.overall, f"{library.name}, timed on another occasion"),
-    ]
+def _roofline(site: Site, version: Version) -> str:
+    found = reached(site, version)
+    return "it " + joined(found) if found else "the device's ceilings were not measured"
 
 
-def _roofline(version: Version) -> str:
-    if version.of_roofline is None:
-        return "the device's ceilings were not measured"
-    return f"it reaches {fmt.percent(version.of_roofline)} of the roofline"
+def reached(site: Site, version: Version) -> list[str]:
+    """``reaches 87 % (86 to 88) of the roofline``, and of the cases that are nothing but a launch how near they come to an
+    empty one."""
+    found = []
+    roofline, launch = site.reached(version)
+    if roofline is not None:
+        found.append(f"reaches {fmt.percent_ranged(roofline)} of the roofline")
+    if launch is not None:
+        small = sum(c.bound is not None and c.bound.term == "launch" for c in version.cases)
+        found.append(f"takes {fmt.ranged(fmt.inverse(launch))} an empty call on {counted(small, 'launch-bound case')}")
+    return found
 
 
 def version(site: Site, v: Version) -> str:
@@ -72,23 +89,23 @@ def version(site: Site, v: Version) -> str:
     if not v.measured:
         return _checked(v)
     before = site.predecessor(v)
-    over = site.over(v, before) if before else None
+    found = site.compared(v, before) if before else None
     parts = []
-    if before and over and before.row.origin != "naive":
+    if before and found and found.overall and before.row.origin != "naive":
         whom = "its parent" if before == site.parent(v) else f"its last working ancestor, {before.name}"
-        parts.append(compared(over, whom))
+        apart = fmt.day(found.measured_at) != fmt.day(v.measured_at)
+        parts.append(compared(found.overall, whom) + (f" (on {fmt.day(found.measured_at)})" if apart else ""))
     if v.over_naive and v.row.origin != "naive":
         parts.append(compared(v.over_naive, "the naive kernel"))
     if v.over_library and v.row.origin != "library":
-        parts.append(compared(v.over_library, "the fastest library call"))
+        parts.append(compared(v.over_library, rival(site, v.task.id)))
     clauses = [joined(parts)] if parts else []
     if v.row.origin == "naive":
         clauses = ["the plain kernel that every other version of this task is compared with"]
     elif not parts:
         clauses = ["timed, but not on every case, so it has no score"]
-    if v.of_roofline is not None:
-        clauses.append(f"reaches {fmt.percent(v.of_roofline)} of the roofline")
-    clauses += bottleneck(v, before)
+    clauses += [joined(reached(site, v))] if reached(site, v) else []
+    clauses += bottleneck(site, v, before)
     sentence = "; ".join(clauses) + "."
     return sentence[0].upper() + sentence[1:]
 
@@ -105,13 +122,16 @@ def _checked(v: Version) -> str:
     )
 
 
-def bottleneck(v: Version, before: Version | None) -> list[str]:
-    """Whether the bottleneck moved; empty without a profile."""
+def bottleneck(site: Site, v: Version, before: Version | None) -> list[str]:
+    """Whether the bottleneck moved, on the case on which that was seen; empty without a profile."""
     pair = profiles_of(before, v) if before else None
     if pair and pair[0].bottleneck and pair[1].bottleneck:
-        was, now = pair[0].bottleneck, pair[1].bottleneck
-        return [f"its bottleneck is still {now}" if was == now else f"its bottleneck moved from {was} to {now}"]
-    return [f"it is bound by {v.profile.bottleneck}"] if v.profile and v.profile.bottleneck else []
+        was, now, case = pair[0].bottleneck, pair[1].bottleneck, site.cases[pair[1].case_id].name
+        moved = f"is still {now}" if was == now else f"moved from {was} to {now}"
+        return [f"on {case} its bottleneck {moved}"]
+    if v.profile and v.profile.bottleneck:
+        return [f"on {site.cases[v.profile.case_id].name} it is bound by {v.profile.bottleneck}"]
+    return []
 
 
 def run(site: Site, r: Run) -> str:
@@ -122,7 +142,7 @@ def run(site: Site, r: Run) -> str:
         for outcome in (Outcome.IMPROVED, Outcome.EQUAL, Outcome.SLOWER, Outcome.CHECKED, Outcome.FAILED)
     )
     wasted = len(tried) - improved - equal - slower - checked - failed
-    told = [
+    said = [
         *([f"{improved} made it faster"] if improved else []),
         *([f"{equal} changed nothing"] if equal else []),
         *([f"{slower} made it slower"] if slower else []),
@@ -130,7 +150,7 @@ def run(site: Site, r: Run) -> str:
         *([f"{failed} failed"] if failed else []),
         *([f"{wasted} brought no new kernel"] if wasted else []),
     ]
-    start = f"In {counted(len(tried), 'round')}, {joined(told)}." if told else "No round was finished."
+    start = f"In {counted(len(tried), 'round')}, {joined(said)}." if said else "No round was finished."
     gain = gained(site, r)
     if gain is None:
         return start
@@ -141,12 +161,13 @@ def run(site: Site, r: Run) -> str:
 
 
 def gained(site: Site, r: Run) -> Ratio | None:
-    """How many times as fast a run's best version is as the one it started from; None where either has no times."""
-    best = site.versions.get(r.row.best_version_id or "")
-    start = site.versions.get((r.baseline.version_id or "") if r.baseline else "")
-    if best is None or start is None or best.id == start.id:
+    """How many times as fast a run's best version was as the one it started from, in the session of its step; None where either
+    has no times."""
+    best, start = site.versions.get(r.row.best_version_id or ""), r.baseline
+    if best is None or start is None or best.id == start.version_id:
         return None
-    return site.over(best, start)
+    found = [told(site, r, s).over_naive for s in r.steps if s.version_id == best.id and s.outcome == Outcome.IMPROVED]
+    return found[-1] if found else None
 
 
 def joined(parts: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from msbench.model import Candidate, Evaluation, Origin, Profile, Status
+from msbench.model import Candidate, Origin, Profile, Status
 from msbench.spec import Case, Operator, Precision, Split
 from msbench.store.store import Store
 from msbench.store.tables import RunRow
@@ -124,15 +124,25 @@ def long_run(store: Store) -> None:
         large.id: counters(op.cases[-1], 50.0, 60.0, 19.0, 16.0, "memory"),
         best.id: counters(op.cases[-1], 92.0, 88.0, 24.0, 16.0, "memory"),
     }
+    evaluated: dict[str, str] = {}
     for one in make.measured(op, {naive: 0.21, library: 0.62}):
-        store.add_evaluation(op, replace(one, profiles=(profiles[one.candidate.id],)))
+        evaluated[one.candidate.id] = store.add_evaluation(op, replace(one, profiles=(profiles[one.candidate.id],)))
     run = make.run_row(
         op, run_id="5f0c1f0e7d", provider="manual", model="answered by hand", note="Recorded for the demo.", seed=7
     )
     store.start_run(run)
     store.add_step(
         make.step_row(
-            run, 0, "baseline", action="baseline", version_id=naive.id, speedup=1.0, plan="", hypothesis="", lesson=""
+            run,
+            0,
+            "baseline",
+            action="baseline",
+            version_id=naive.id,
+            evaluation_id=evaluated[naive.id],
+            speedup=1.0,
+            plan="",
+            hypothesis="",
+            lesson="",
         )
     )
     rounds = (
@@ -144,18 +154,32 @@ def long_run(store: Store) -> None:
     )
     for number, (version, parent, efficiency, outcome, speedup, held) in enumerate(rounds, start=1):
         if efficiency is None:
-            store.add_evaluation(op, make.failed(op, version, Status.BUILD_FAILED, at=10 + number))
+            failed = make.failed(op, version, Status.BUILD_FAILED, at=10 + number)
+            evaluated[version.id] = store.add_evaluation(op, failed)
         else:
-            beside = {one: known for one, known in ((first, 0.55), (fixed, 0.70)) if one is parent}
+            beside = {
+                one: known
+                for one, known in ((first, 0.55), (fixed, 0.70))
+                if one is (first if parent is broken else parent)
+            }
             group = {naive: 0.21, library: 0.62, **beside, version: efficiency}
             for one in make.measured(op, group, at=10 + number, seed=number):
-                store.add_evaluation(op, replace(one, profiles=(profiles[one.candidate.id],)))
+                profiled = replace(one, profiles=(profiles[one.candidate.id],))
+                evaluated[one.candidate.id] = store.add_evaluation(op, profiled)
         conversation(store, run, number, version)
         step = make.step_row(
-            run, number, outcome, parent_version_id=parent.id, version_id=version.id, speedup=speedup, held=held
+            run,
+            number,
+            outcome,
+            parent_version_id=parent.id,
+            version_id=version.id,
+            evaluation_id=evaluated[version.id],
+            speedup=speedup,
+            held=held,
         )
         step.action = "debug" if parent is broken else "optimize"
         step.predicted_speedup = 2.0
+        step.predicted_cases = {op.cases[0].id: 0.9, op.cases[-1].id: 8.0} if version is best else None
         store.add_step(step)
     conversation(store, run, 6, None)
     store.add_step(
@@ -204,7 +228,7 @@ def replayed(store: Store, op: Operator, original: RunRow, naive: Candidate, fir
         started_at=make.instant(90),
     )
     store.start_run(run)
-    recorded: list[Evaluation] = []
+    repeated: dict[str, str] = {}
     for version in (naive, first):
         found = store.recorded(version.id)
         assert found is not None
@@ -217,15 +241,19 @@ def replayed(store: Store, op: Operator, original: RunRow, naive: Candidate, fir
             profiles=(),
             measurements=(),
         )
-        recorded.append(again)
-        store.add_evaluation(op, again)
-    store.add_step(make.step_row(run, 0, "baseline", action="baseline", version_id=naive.id, speedup=1.0))
+        repeated[version.id] = store.add_evaluation(op, again)
+    store.add_step(
+        make.step_row(
+            run, 0, "baseline", action="baseline", version_id=naive.id, evaluation_id=repeated[naive.id], speedup=1.0
+        )
+    )
     store.add_step(
         make.step_row(
             run,
             1,
             "improved",
             version_id=first.id,
+            evaluation_id=repeated[first.id],
             parent_version_id=naive.id,
             speedup=2.5,
             predicted_speedup=2.0,

@@ -10,6 +10,7 @@ from html import escape
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import unquote, urldefrag
 from urllib.request import urlopen
 
@@ -98,6 +99,10 @@ def small() -> Iterator[Store]:
         yield store
 
 
+PAPER = "https://arxiv.org/abs/2603.07169"
+OUTSIDE = (PAPER, "https://www.apache.org/licenses/LICENSE-2.0")
+
+
 @pytest.fixture(scope="module")
 def pages(built: Path) -> dict[Path, Reader]:
     return {page: read(page) for page in sorted(built.rglob("*.html"))}
@@ -111,14 +116,14 @@ def test_there_is_a_page_for_everything(built: Path, site: Site) -> None:
     assert (built / "index.html").is_file() and (built / "method.html").is_file() and (built / "how.html").is_file()
     assert len(list((built / "op").glob("*.html"))) == len(site.operators)
     assert len(list((built / "version").glob("*.html"))) == len(site.versions)
-    assert len(list((built / "run").glob("*.html"))) == len(site.runs)
+    assert len(list((built / "run").glob("*.html"))) == len(site.runs) + len(set(site.conversations.values()))
 
 
 def test_ids_are_unique_and_every_link_leads_somewhere(pages: dict[Path, Reader]) -> None:
     for page, reader in pages.items():
         assert len(reader.ids) == len(set(reader.ids)), page
         for link in reader.links:
-            if link == "data:,":
+            if link in {"data:,", *OUTSIDE}:
                 continue
             assert not re.match(r"[a-z]+:|/", link), f"{page} links to {link}"
             path, fragment = urldefrag(link)
@@ -126,6 +131,28 @@ def test_ids_are_unique_and_every_link_leads_somewhere(pages: dict[Path, Reader]
             assert target.is_file(), f"{page} links to {link}"
             if fragment:
                 assert fragment in pages[target].ids, f"{page} links to {link}"
+
+
+def test_every_page_links_the_repository_its_licence_and_its_database(store: Store, tmp_path: Path) -> None:
+    there = "https://example.org/msbench"
+    out = build(store, tmp_path / "site", repository=f"{there}/").out
+    for page in out.rglob("*.html"):
+        links = read(page).links
+        assert {there, f"{there}/blob/HEAD/LICENSE", f"{there}/blob/HEAD/db/published.sqlite", PAPER} <= set(links), (
+            page
+        )
+
+
+def test_progress_tells_every_page(store: Store, tmp_path: Path) -> None:
+    class Told:
+        pages: ClassVar[list[str]] = []
+
+        def advanced(self, done: int, total: int | None, text: str) -> None:
+            self.pages.append(text)
+
+    summary = build(store, tmp_path / "site", progress=Told())
+    assert len(Told.pages) == summary.pages
+    assert any("index.html" in told for told in Told.pages)
 
 
 def test_markup_in_names_and_sources_comes_out_as_text(pages: dict[Path, Reader], built: Path) -> None:
@@ -221,6 +248,47 @@ def test_an_empty_folder_may_become_a_site(tmp_path: Path) -> None:
         assert (build(nothing, out).out / MARKER).is_file()
 
 
+def test_what_msbench_did_not_build_stays(small: Store, store: Store, tmp_path: Path) -> None:
+    """A clone of a repository for Pages, say: the second build replaces the site's own files and no others."""
+    out = build(store, tmp_path / "site").out
+    (tmp_path / "elsewhere").mkdir()
+    others = {
+        "CNAME": "kernels.example",
+        ".git/HEAD": "ref: refs/heads/main",
+        "op/mine.html": "mine",
+        "notes/a.txt": "a",
+    }
+    for name, text in others.items():
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text(text, encoding="utf-8")
+    (out / "link").symlink_to(tmp_path / "elsewhere")
+    for built_from in (small, store, small):
+        build(built_from, out)
+        assert {name: (out / name).read_text(encoding="utf-8") for name in others} == others
+        assert (out / "link").is_symlink()
+    fresh = build(small, tmp_path / "fresh").out
+    ours = {path: data for path, data in content(out).items() if path not in others}
+    assert ours == content(fresh)
+
+
+def test_a_file_that_a_page_would_replace_is_not_lost(small: Store, store: Store, tmp_path: Path) -> None:
+    out = build(small, tmp_path / "site").out
+    page = next(path for path in content(build(store, tmp_path / "large").out) if not (out / path).exists())
+    (out / page).parent.mkdir(exist_ok=True)
+    (out / page).write_text("mine", encoding="utf-8")
+    before = content(out)
+    with pytest.raises(MsbenchError, match=r"which msbench did not build and a page would replace: move it away"):
+        build(store, out)
+    assert content(out) == before
+
+
+def test_a_site_that_does_not_list_its_files_is_left_alone(small: Store, tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / MARKER).write_text("This folder was built by `msbench build-site`.\n", encoding="utf-8")
+    with pytest.raises(MsbenchError, match="by an earlier msbench, which did not list its files: delete it"):
+        build(small, tmp_path / "site")
+
+
 PLUGIN = """
 from msbench.sitegen.page import File, Page
 
@@ -284,7 +352,7 @@ def test_a_speed_without_a_pass_is_never_shown(tmp_path: Path) -> None:
             store.add_evaluation(op, one)
         store.add_evaluation(op, make.failed(op, quick, at=5))
         found = Site(store).versions[quick.id]
-        assert (found.cases, found.over_naive, found.of_roofline, found.state) == ((), None, None, "wrong result")
+        assert (found.cases, found.over_naive, found.state) == ((), None, "wrong result")
         page = (build(store, tmp_path / "site").out / found.href).read_text(encoding="utf-8")
     assert "Wrong result: N=65536: y[17] is 0.5" in page
     assert not re.search(r"\d\u202f(ns|µs|ms)\b", page)

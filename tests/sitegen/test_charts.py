@@ -2,19 +2,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from msbench.sitegen import charts
-from msbench.sitegen.charts import Point, Series, Speedups
+from msbench.sitegen import charts, summary_charts
+from msbench.sitegen.charts import Point, Series
 from msbench.sitegen.plot import Chart
 from msbench.sitegen.points import size_dimension
+from msbench.sitegen.summary_charts import Speedups, Step
+from msbench.store.ratios import Ratio
 
 
-def point(n: int, time_ns: float, *, flops: int | None = None, interval: tuple[float, float] | None = None) -> Point:
-    return Point(f"N={n}", n, 8 * n, 2 * n if flops is None else flops, 900.0, time_ns, interval)
+def point(
+    n: int, time_ns: float, *, flops: int | None = None, interval: tuple[float, float] | None = None, like: str = "all"
+) -> Point:
+    return Point(
+        f"N={n}", n, 8 * n, 2 * n if flops is None else flops, 900.0, time_ns, interval, "", "1 May 2026", like
+    )
 
 
 def series(role: str, *points: Point) -> Series:
@@ -52,6 +58,36 @@ def test_the_line_goes_through_the_geometric_mean_of_cases_of_one_size() -> None
     assert (line["x"], line["y"]) == ([64, 128], [2000.0, 9000.0])
 
 
+def test_lines_connect_cases_that_are_alike_and_no_others() -> None:
+    points = point(64, 1000.0), point(100, 7000.0, like=""), point(128, 2000.0), point(256, 9000.0, like="skewed")
+    drawn = figure(charts.time_against_size("t", [series("best", *points)], "N"))
+    assert [t["x"] for t in drawn["data"] if t["mode"] == "lines"] == [[64, 128]]
+
+
+def test_every_mark_says_when_it_was_measured() -> None:
+    times = charts.time_against_size("t", [series("best", point(64, 1000.0))], "N")
+    assert times is not None and times.head == ("case", "best, 1 May 2026")
+    assert trace(figure(times), "best")["text"] == ["N=64<br>1.00\u202fµs<br>1 May 2026"]
+    days = replace(point(64, 1.0), day="1 May 2026"), replace(point(65, 1.0), day="2 May 2026")
+    mixed = charts.time_against_size("t", [series("best", *days)], "N")
+    assert mixed is not None and mixed.head == ("case", "best")
+    assert mixed.rows[1] == ("N=65", "1.00\u202fns, 2 May 2026")
+
+
+def test_a_parent_and_a_child_are_seen_around_a_versions_own_marks() -> None:
+    drawn = figure(
+        charts.time_against_size("t", [series(role, point(64, 1e3)) for role in ("best", "parent", "child")], "N")
+    )
+    size = {role: trace(drawn, role)["marker"]["size"] for role in ("best", "parent", "child")}
+    assert min(size["parent"], size["child"]) > size["best"]
+
+
+def test_a_case_that_l2_bounds_has_a_mark_of_its_own_below_the_roof() -> None:
+    one = replace(point(1 << 24, 90_000.0), bound_ns=60_000.0)
+    chart = charts.roofline("r", [series("best", one)], bandwidth=4e12, peak=5e13, compute="fp32", launch_ns=900.0)
+    assert trace(figure(chart), "a case’s bound by L2")["y"] == [pytest.approx(8 * 2**24 / 60e-6, rel=1e-5)]
+
+
 def test_one_intensity_is_drawn_over_size_with_the_launch_floor() -> None:
     chart = charts.roofline(
         "r", [series("best", point(1 << 10, 2000.0), point(1 << 24, 50_000.0))], bandwidth=4e12, peak=5e13, compute="fp32", launch_ns=900.0
@@ -83,37 +119,45 @@ def test_no_arithmetic_at_all_has_a_roofline_too() -> None:
 
 
 def test_bars_start_at_one_and_slowdowns_go_left() -> None:
+    best, rival = Ratio(4.0, 3.9, 4.1, None), Ratio(0.5, 0.5, 0.5, None)
     drawn = figure(
-        charts.speedups("s", [Speedups("a fp32", 4.0, 3.9, 4.1, 0.5), Speedups("b fp32", None, None, None, None)])
+        summary_charts.speedups("s", [Speedups("a fp32", best, rival, "1 May 2026"), Speedups("b fp32", None, None)])
     )
+    assert trace(drawn, "fastest of ours")["hovertext"] == ["4.00× (3.90 to 4.10)<br>1 May 2026"]
     assert trace(drawn, "fastest of ours")["base"] == 1
     assert trace(drawn, "fastest of ours")["x"] == [3.0]
-    assert trace(drawn, "fastest library call")["x"] == [-0.5]
+    assert trace(drawn, "fastest rival")["x"] == [-0.5]
     assert trace(drawn, "fastest of ours")["y"] == ["a fp32"]  # a task without figures has no bar
 
 
 def test_progress_marks_every_step_and_keeps_the_best() -> None:
+    def step(number: int, outcome: str, speedup: float | None = None) -> Step:
+        return Step(
+            number, outcome, Ratio(speedup, speedup - 0.1, speedup + 0.1, None) if speedup else None, "1 May 2026"
+        )
+
     steps = [
-        (0, "baseline", 1.0),
-        (1, "failed", None),
-        (2, "improved", 3.0),
-        (3, "slower", 2.0),
-        (4, "no_kernel", None),
+        step(0, "baseline", 1.0),
+        step(1, "failed"),
+        step(2, "improved", 3.0),
+        step(3, "slower", 3.5),
+        step(4, "no_kernel"),
+        step(5, "improved", 2.9),
     ]
-    chart = charts.progress("p", steps)
+    chart = summary_charts.progress("p", steps)
     drawn = figure(chart)
-    assert trace(drawn, "best so far")["y"] == [1.0, 1.0, 3.0, 3.0, 3.0]
+    assert trace(drawn, "best so far")["y"] == [1.0, 1.0, 3.0, 3.0, 3.0, 3.0]
     marked = sorted(x for t in drawn["data"] if t["mode"] == "markers" for x in t["x"])
-    assert marked == [0, 1, 2, 3, 4]
-    assert chart is not None and len(chart.rows) == len(steps)
+    assert marked == [0, 1, 2, 3, 4, 5]
+    assert chart is not None and chart.rows[3] == ("3", "slower", "3.50× (3.40 to 3.60)", "3.00×", "1 May 2026")
 
 
 def empty() -> Iterator[Chart | None]:
     yield charts.time_against_size("t", [series("naive")], "N")
     yield charts.roofline("r", [], bandwidth=1.0, peak=1.0, compute="fp32", launch_ns=1.0)
-    yield charts.speedups("s", [])
-    yield charts.before_after("b", [], [], [], ("a", "b"))
-    yield charts.progress("p", [(0, "failed", None)])
+    yield summary_charts.speedups("s", [])
+    yield summary_charts.before_after("b", [], [], [], ("a", "b"))
+    yield summary_charts.progress("p", [Step(0, "failed", None)])
 
 
 def test_nothing_measured_is_no_chart() -> None:
@@ -128,9 +172,6 @@ def test_a_label_with_markup_stays_text() -> None:
 
 
 def test_a_dimension_that_a_case_lacks_or_that_is_0_is_no_size() -> None:
-    def version(*dims: dict[str, int]) -> Any:
-        return SimpleNamespace(cases=[SimpleNamespace(case=SimpleNamespace(dims=one)) for one in dims])
-
-    assert size_dimension([version({"N": 1}, {"N": 2})]) == "N"
-    assert size_dimension([version({"N": 1}, {"N": 2}), version({})]) == "bytes"
-    assert size_dimension([version({"N": 1, "padding": 0}, {"N": 1, "padding": 1})]) == "bytes"
+    assert size_dimension([{"N": 1}, {"N": 2}]) == "N"
+    assert size_dimension([{"N": 1}, {"N": 2}, {}]) == "bytes"
+    assert size_dimension([{"N": 1, "padding": 0}, {"N": 1, "padding": 1}]) == "bytes"

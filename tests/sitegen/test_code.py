@@ -52,13 +52,13 @@ def test_marks_change_nothing_but_the_markup(source: str, data: st.DataObject) -
 
 
 def test_a_comment_of_several_lines_is_a_comment_on_each() -> None:
-    assert all('class="cm"' in highlight.html(line) for line in highlight.lines("/* one\ntwo\nthree */"))
+    assert all("<i>" in highlight.html(line) for line in highlight.lines("/* one\ntwo\nthree */"))
 
 
 def test_a_message_shows_its_code_as_code_and_its_markup_as_text() -> None:
     said = highlight.prose("Try <b>this</b>:\n\n```cuda\nint x = 1;\n```\nDone. ```not a fence```")
     assert "&lt;b&gt;this&lt;/b&gt;" in said
-    assert '<span class="kt">int</span>' in said
+    assert "<b>int</b>" in said
     assert said.count("<pre") == 1
     assert "not a fence" in said
 

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
 
-from msbench.harness import plausible, timing
+from msbench.gpu.timing import rounds as timing
 from msbench.model import Failure, Fault, Origin, Status, Study, Trial
 from msbench.sitegen import build, margins, trial_charts, trials
 from msbench.sitegen.facts import Site
@@ -129,9 +128,15 @@ def test_what_is_asked_for_is_held_against_the_figures(empty: Store, tmp_path: P
     recorded = [pair(f"p{i:03}", 1.0 if i > 7 else 1.02, 0.001) for i in range(100)]
     recorded += [pair(f"p{i:03}", 1.03, 0.001, Study.SLOWDOWN) for i in range(20)]
     text = page(empty, tmp_path, recorded)
-    assert "92 of 100 intervals hold 1, which is 92 %. Asked for are at least 93 %: not met" in text
-    assert "is off by 2.0 % (p007). Asked for is at most 1 %: not met" in text
-    assert "Of 20 slowdowns by 3.0 %, 20 were found, which is 100 %. Asked for are at least 95 %: met" in text
+    assert (
+        "92 of 100 intervals hold 1, which is 92 % (84.8 to 96.5 % with 95 % confidence). The goal is at least 93 %: not met"
+        in text
+    )
+    assert "is off by 2.0 % (p007). The goal is at most 1 %: not met" in text
+    assert (
+        "Of 20 slowdowns by 3.0 %, 20 were found, which is 100 % (83.1 to 100 % with 95 % confidence). The goal is at least 95 %: met"
+        in text
+    )
     assert "The interval holds the slowdown itself in 20 of 20 where a call takes less than 20.0 µs." in text
 
 
@@ -213,13 +218,13 @@ def test_kills_by_another_harness_are_shown_with_its_name_as_long_as_none_are_ne
         "4 of 4",
         "harness aaa",
     ]
-    assert "kills that left no trace1 November 20269 of 9" in text
+    assert re.search(r"kills on [\w ]+ that left no trace1 November 20269 of 9", text)
 
 
 def test_the_figures_at_the_top_have_their_days(store: Store) -> None:
     site = Site(store)
     found = {study: how.recordings(site, study) for study in Study}
-    assert {day for _, _, day in how.headlines(found, how.paces(site))} == {"1 November 2026"}
+    assert {day for *_, day in how.headlines(found, how.paces(site))} == {"1 November 2026"}
 
 
 def test_kills_that_all_went_differently_have_an_example() -> None:
@@ -265,7 +270,7 @@ def test_of_each_command_the_newest_pace_is_shown(empty: Store, tmp_path: Path) 
 
 
 def test_a_stream_of_many_candidates_is_drawn_from_end_to_end() -> None:
-    many = [trials.Verdict(str(i), 1, 1.0 + i, {"build": 1.0}) for i in range(100)]
+    many = [trials.Verdict(str(i), 1, 1.0 + i, {"build": 1.0}, "2026-11-01T00:00:00+00:00") for i in range(100)]
     shown = trial_charts.evenly(many)
     assert len(shown) == trial_charts.BARS
     assert (shown[0], shown[-1]) == (many[0], many[-1])
@@ -308,12 +313,11 @@ def test_markup_in_trials_comes_out_as_text(built: Path) -> None:
     assert unescape(html).count(NASTY) >= 8
 
 
-def test_what_comes_nearest_to_the_limits_is_counted(empty: Store, tmp_path: Path) -> None:
+def test_what_comes_nearest_to_the_limit_is_counted(empty: Store, tmp_path: Path) -> None:
     op = operator()
     slow, fast = candidate(op, "slow", Origin.NAIVE), candidate(op, "fast")
     for one, floor_ns in zip(measured(op, {slow: 0.5, fast: 0.8}), (900.0, 1100.0), strict=True):
-        hot = 1.25 if one.candidate is fast else 0.8
-        times = [replace(m, hot_ns=hot * median(sum(m.samples_ns, ())), floor_ns=floor_ns) for m in one.measurements]
+        times = [replace(m, floor_ns=floor_ns) for m in one.measurements]
         empty.add_evaluation(op, replace(one, measurements=tuple(times)))
     [other] = measured(op, {candidate(op, "wrong"): 0.9}, at=5)
     wrong = [replace(m, hot_ns=1e9, floor_ns=1e6) for m in other.measurements]
@@ -324,13 +328,10 @@ def test_what_comes_nearest_to_the_limits_is_counted(empty: Store, tmp_path: Pat
 
     found = margins.margins(Site(empty))
     assert found is not None
-    assert (found.measurements, found.groups, found.shift_ns) == (8, 4, 100.0)
-    assert found.cold_share == pytest.approx(0.8, abs=0.01)
-    assert found.subject.startswith("scale/fp32, fast, N=")
+    assert (found.groups, found.shift_ns) == (4, 100.0)
     text = page(empty, tmp_path)
-    assert "is 0.80 (scale/fp32, fast, N=" in text
-    assert "One process was 100 ns from its group’s mean at most, of 4 groups. No more than 400 ns a launch" in text
+    assert "One process was 100 ns from its group’s mean at most, of 4 groups. At most 400 ns a launch" in text
 
 
-def test_the_limits_are_the_evaluator_s() -> None:
-    assert (margins.COLD_SHARE, margins.SHIFT_NS) == (plausible._COLD_SHARE, timing._MOST_SHIFT_NS)
+def test_the_limit_is_the_evaluator_s() -> None:
+    assert margins.SHIFT_NS == timing._MOST_SHIFT_NS

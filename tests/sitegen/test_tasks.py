@@ -15,6 +15,7 @@ from msbench.sitegen import format as fmt
 from msbench.sitegen import verdict
 from msbench.sitegen.facts import Site
 from msbench.sitegen.pages import home, method, run
+from msbench.sitegen.told import told
 from msbench.store.store import Store
 from tests import factories as make
 
@@ -80,13 +81,13 @@ def test_a_choice_that_is_clearly_slower_or_not_ours_is_not_the_best(
 def test_a_library_that_is_slower_than_the_naive_kernel_is_no_bar_and_is_called_so(empty: Store) -> None:
     measured(empty, {NAIVE: 0.4, LIBRARY: 0.1, EARLIER: 0.8})
     site = Site(empty)
-    (value, what), *_ = [one for one in home.headlines(site) if "library" in one[1]]
+    (value, ends, what), *_ = [one for one in home.headlines(site) if "the bar" in one[2]]
     (best,) = (v for v in site.versions.values() if v.ours)
     assert best.over_naive and value == fmt.ratio(best.over_naive.value)
-    assert what.startswith("over the faster of the library’s call and the naive kernel, ")
-    assert "as the fastest library call, which is slower than the naive kernel, over 4 cases" in verdict.task(
-        site, TASK
-    )
+    assert ends == fmt.interval(best.over_naive.low, best.over_naive.high)
+    assert what.startswith("over the bar: ")
+    said = verdict.task(site, TASK)
+    assert "as the fastest library call, which is slower than the naive kernel, over 4 cases" in said
 
 
 def test_tasks_with_versions_of_our_own_come_first(empty: Store) -> None:
@@ -102,7 +103,7 @@ def test_tasks_with_versions_of_our_own_come_first(empty: Store) -> None:
 
 def test_failures_are_counted_alike_on_every_page(site: Site) -> None:
     lost = [e for e in site.evaluations.values() if e.status.endswith("_failed")]
-    _, kept = home.headlines(site)[-1]
+    _, _, kept = home.headlines(site)[-1]
     assert f"in {len(site.evaluations)} evaluations, of which {len(lost)} failed and are kept" in kept
     said = method.outcomes(list(site.evaluations.values()))
     stages = re.search(r"failed (\d+) \((.*)\)$", said)
@@ -117,18 +118,53 @@ def test_a_run_is_repeated_from_its_recording(site: Site) -> None:
     assert run.replay(original) == run.replay(replayed) == command
 
 
-def test_who_answered_is_said_the_same_way_everywhere(site: Site, built: Path) -> None:
-    assert site.runs["5f0c1f0e7d"].answered_by == "by hand (manual provider)"
-    assert site.runs["0a77ab31c2"].answered_by == "by hand (manual provider)"  # which the replay repeats
-    named = replace(site.runs["5f0c1f0e7d"], row=make.run_row(OP, provider="manual", model="somebody"))
-    assert named.answered_by == "somebody, by hand (manual provider)"
-    for page in built.rglob("*.html"):
-        text = re.sub(r"<[^>]*>", "", page.read_text(encoding="utf-8"))
-        for said in re.findall(r"by hand.{0,18}", text.replace("through language-model agents or by hand", "")):
-            assert said.startswith("by hand (manual provider)"), page
+def test_who_wrote_a_version_is_said_the_same_way_everywhere(site: Site, built: Path) -> None:
+    said = "a person or a language model, through prompt files; model not recorded"
+    recorded, replayed = site.runs["5f0c1f0e7d"], site.runs["0a77ab31c2"]
+    assert site.author(recorded) == site.author(replayed) == said
+    noted = replace(
+        recorded, row=make.run_row(OP, provider="manual", model="expert", note="A language model read them.")
+    )
+    assert noted.author == "a language model, through prompt files; model not recorded"
+    named = replace(recorded, row=make.run_row(OP, provider="manual", model="somebody"))
+    assert named.author == "somebody, through prompt files"
+    (best,) = (v for v in site.versions.values() if v.name == "small blocks")
+    assert site.written_by(best) == said
+    for page in (recorded.href, replayed.href, best.href, "run/5f0c1f0e7d-step-1.html"):
+        assert f"Written by {said}." in (built / page).read_text(encoding="utf-8"), page
+
+
+def test_only_the_best_is_called_best(empty: Store) -> None:
+    shipped, faster = make.candidate(OP, "best", Origin.EXPERT), make.candidate(OP, "step 1")
+    measured(empty, {NAIVE: 0.2, shipped: 0.5, faster: 0.8})
+    site = Site(empty)
+    assert [v.name for v in site.versions_of(TASK)] == ["naive", "step 1", "shipped as best"]
+    assert site.best(TASK) is site.versions[faster.id]
+
+
+def test_a_reference_implementation_is_no_library(empty: Store) -> None:
+    measured(empty, {NAIVE: 0.2, make.candidate(OP, "straightforward", Origin.LIBRARY): 0.4, EARLIER: 0.8})
+    site = Site(empty)
+    said = verdict.task(site, TASK)
+    assert "as fast as the reference implementation" in said and "library" not in said
+    library = site.library(TASK)
+    assert library is not None and library.kind == "reference implementation"
+    assert {name: n for name, n, _ in method.origins(site)}["reference implementation"] == 1
 
 
 def test_what_a_processor_lacks_is_not_printed(site: Site, built: Path) -> None:
     text = unescape((built / "method.html").read_text(encoding="utf-8"))
     assert text.count("multiprocessors,") == sum(d.kind == "cuda" for d in site.devices.values())
     assert "0\u202fB L2" not in text
+
+
+def test_predictions_are_judged_by_intervals_case_by_case_where_they_were_made_so(site: Site, built: Path) -> None:
+    told_run = site.runs["5f0c1f0e7d"]
+    said = {s.number: told(site, told_run, s) for s in told_run.steps}
+    assert [said[n].verdict for n in (0, 1, 2, 3, 4, 6)] == ["", "held", "", "did not hold", "did not hold", ""]
+    last = said[5]
+    assert last.before is not None and last.before.name == "grid stride, repaired"
+    by_case = {gain.predicted: gain.verdict for gain in last.gains}
+    assert by_case == {0.9: "held", 8.0: "did not hold", None: ""}
+    page = (built / told_run.href).read_text(encoding="utf-8")
+    assert page.count('<td class="t">did not hold</td>') == 1

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from msbench.model import Origin, Outcome
-from msbench.sitegen import charts, sources, verdict
+from msbench.model import Outcome
 from msbench.sitegen import format as fmt
+from msbench.sitegen import sources, summary_charts, verdict
 from msbench.sitegen.entries import Run, failed
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import Page
+from msbench.sitegen.told import told
 from msbench.sitegen.verdict import counted
-from msbench.statistics import geometric_mean
+from msbench.statistics import joint_mean
+from msbench.store.ratios import Ratio
 
 NAVIGATION = (("Tasks", "index.html#tasks"), ("Runs", "index.html#runs"))
 STORIES = 2
@@ -23,16 +25,19 @@ OURS = "With versions of our own"
 
 def pages(site: Site) -> Iterator[Page]:
     """The one page."""
-    shown = [v for v in site.versions.values() if v.measured]
-    chart = charts.speedups(
+    best = [v for task in site.tasks for v in [site.best(task)] if v]
+    shown = [v for v in site.versions.values() if v.ranked]
+    compared = [
+        v for task in site.tasks for v in (site.best(task), site.library(task)) if v and v.ranked and v.over_naive
+    ]
+    chart = summary_charts.speedups(
         "speedups",
         [
-            charts.Speedups(
+            summary_charts.Speedups(
                 f"{task.operator} {task.precision}",
-                best.over_naive.value if best and best.over_naive else None,
-                best.over_naive.low if best and best.over_naive else None,
-                best.over_naive.high if best and best.over_naive else None,
-                library.over_naive.value if library and library.over_naive else None,
+                best.over_naive if best else None,
+                library.over_naive if library and library.ranked else None,
+                fmt.day(max((v.measured_at or "" for v in compared if v.task.id == task.id), default=None)),
             )
             for tasks in site.operators.values()
             for task in tasks
@@ -43,6 +48,8 @@ def pages(site: Site) -> Iterator[Page]:
         "headlines": headlines(site),
         "chart": chart,
         "label": sources.label(site, shown),
+        "headlines_label": sources.label(site, best),
+        "chart_label": sources.measured(site, (v.measured_at for v in compared)),
         "scenarios": scenarios(site),
         "composition": composition(site),
         "stories": [story(site, run) for run in stories(site)],
@@ -58,30 +65,39 @@ def pages(site: Site) -> Iterator[Page]:
     )
 
 
-def headlines(site: Site) -> list[tuple[str, str]]:
-    """The figures at the top, as (value, what it is); a figure that does not exist is left out."""
+def headlines(site: Site) -> list[tuple[str, str, str]]:
+    """The figures at the top, as (value, its interval, what it is); a figure that does not exist is left out."""
     best = [v for task in site.tasks for v in [site.best(task)] if v]
-    over_naive = [v.over_naive.value for v in best if v.over_naive]
-    over_bar = [v.over_bar.value for v in best if v.over_bar]
-    roofline = [v.of_roofline for v in best if v.of_roofline]
+    over_naive = [v.over_naive for v in best if v.over_naive]
+    over_bar = [v.over_bar for v in best if v.over_bar]
+    reached = [site.reached(v) for v in best]
+    roofline = [one for one, _ in reached if one]
+    launches = [fmt.inverse(one) for _, one in reached if one]
     # A mean that leaves tasks out names them: they may be the ones that would lower it.
     unrated = sorted(v.task.id for v in best if not v.over_bar)
     left_out = f", without {', '.join(unrated)}" if unrated else ""
     lost = sum(failed(e) for e in site.evaluations.values())
     word = "task" if len(site.tasks) == 1 else "tasks"
-    found = [(fmt.count(len(site.tasks)), f"{word} from {counted(len(site.operators), 'operator')}")]
+    found = [(fmt.count(len(site.tasks)), "", f"{word} from {counted(len(site.operators), 'operator')}")]
     for values, show, what, but in (
-        (over_naive, fmt.ratio, "over the naive kernels", ""),
-        (over_bar, fmt.ratio, "over the faster of the library’s call and the naive kernel", left_out),
-        (roofline, fmt.percent, "of the roofline", ""),
+        (over_naive, fmt.ranged, "over the naive kernels", ""),
+        (
+            over_bar,
+            fmt.ranged,
+            "over the bar: the fastest rival’s call or the naive kernel, whichever is faster",
+            left_out,
+        ),
+        (roofline, fmt.percent_ranged, "of the roofline where bytes or operations are the bound", ""),
+        (launches, fmt.ranged, "the time of an empty call where a launch is the bound", ""),
     ):
-        if values:
-            mean = f"{what}, geometric mean of {counted(len(values), 'task')}{but}"
-            found.append((show(geometric_mean(values)), mean))
+        mean = _mean(values)
+        if mean:
+            value, _, ends = show(mean[0]).partition(" (")
+            found.append((value, ends.removesuffix(")"), f"{what}, geometric mean of {counted(mean[1], 'task')}{but}"))
     kept = f"versions in {counted(len(site.evaluations), 'evaluation')}"
     if lost:
         kept += f", of which {fmt.count(lost)} failed and {'is' if lost == 1 else 'are'} kept"
-    return [*found, (fmt.count(len(site.versions)), kept)]
+    return [*found, (fmt.count(len(site.versions)), "", kept)]
 
 
 def scenarios(site: Site) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -98,7 +114,7 @@ def composition(site: Site) -> list[dict[str, Any]]:
     found = []
     for name, operators in groupby(site.operators.values(), key=lambda tasks: tasks[0].scenario):
         tasks = [task.id for of_one in operators for task in of_one]
-        library = [v for task in tasks for v in [site.library(task)] if v and v.measured]
+        rivals = [v for task in tasks for v in [site.library(task)] if v and v.measured and v.ranked]
         best = [v for task in tasks for v in [site.best(task)] if v]
         names = sorted({site.tasks[task].operator for task in tasks})
         found.append(
@@ -107,27 +123,30 @@ def composition(site: Site) -> list[dict[str, Any]]:
                 "operators": names,
                 "tasks": len(tasks),
                 "share": 100 * len(names) / len(site.operators),
-                "library_over_naive": _mean([v.over_naive.value for v in library if v.over_naive]),
-                "library_of_roofline": _mean([v.of_roofline for v in library if v.of_roofline]),
-                "best_over_bar": _mean([v.over_bar.value for v in best if v.over_bar]),
+                "rival_over_naive": _mean([v.over_naive for v in rivals if v.over_naive]),
+                "rival_of_roofline": _mean([one for v in rivals for one in [site.reached(v)[0]] if one]),
+                "best_over_bar": _mean([v.over_bar for v in best if v.over_bar]),
             }
         )
     return found
 
 
-def _mean(values: Sequence[float]) -> tuple[float, int] | None:
+def _mean(values: Sequence[Ratio]) -> tuple[Ratio, int] | None:
     """A geometric mean and of how many; None of none."""
-    return (geometric_mean(values), len(values)) if values else None
+    if not values:
+        return None
+    return Ratio(*joint_mean([(one.value, one.low, one.high) for one in values]), None), len(values)
 
 
 def row(site: Site, task_id: str) -> dict[str, Any]:
     """One line of the table."""
-    library, best = site.library(task_id), site.best(task_id)
+    library, best, fastest = site.library(task_id), site.best(task_id), site.fastest(task_id)
     return {
         "task": site.tasks[task_id],
         "library": library,
         "best": best,
-        "fastest": site.fastest(task_id),
+        "fastest": fastest,
+        "measured_at": fastest.measured_at if fastest else None,
         "versions": len(site.versions_of(task_id)),
         "failed": sum(v.failed for v in site.versions_of(task_id)),
     }
@@ -150,22 +169,24 @@ def stories(site: Site) -> list[Run]:
 def story(site: Site, run: Run) -> dict[str, Any]:
     """A run as a card and as a line of the table."""
     best = site.versions.get(run.row.best_version_id or "")
-    top = max([s.speedup for s in run.steps if s.speedup], default=None)
+    judged = [told(site, run, s) for s in run.steps]
+    top = max([one.over_naive.value for one in judged if one.over_naive], default=None)
     ladder = [
         {
-            "outcome": s.outcome,
-            "speedup": s.speedup,
-            "height": round(100 * s.speedup / top, 1) if s.speedup and top else 0.0,
-            "title": f"Step {s.number}: {s.outcome.replace('_', ' ')}"
-            + (f", {fmt.ratio(s.speedup)} the naive kernel" if s.speedup else ""),
+            "outcome": one.row.outcome,
+            "speedup": one.over_naive,
+            "height": round(100 * one.over_naive.value / top, 1) if one.over_naive and top else 0.0,
+            "title": f"Step {one.row.number}: {one.row.outcome.replace('_', ' ')}"
+            + (f", {fmt.ranged(one.over_naive)} the naive kernel" if one.over_naive else ""),
         }
-        for s in run.steps
+        for one in judged
     ]
     return {
         "run": run,
+        "author": site.author(run),
         "best": best,
         "gain": verdict.gained(site, run),
         "verdict": verdict.run(site, run),
         "ladder": ladder,
-        "label": sources.label(site, [best]) if best and best.row.origin != Origin.NAIVE else "",
+        "label": sources.measured(site, (one.measured_at for one in judged)),
     }

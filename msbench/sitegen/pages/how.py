@@ -9,7 +9,7 @@ from msbench.model import Study, Trial
 from msbench.sitegen import format as fmt
 from msbench.sitegen import sources, trial_charts, trials
 from msbench.sitegen.facts import Site
-from msbench.sitegen.margins import COLD_SHARE, SHIFT_NS, margins
+from msbench.sitegen.margins import SHIFT_NS, margins
 from msbench.sitegen.page import Page
 from msbench.store.proofs import LONG_NS, Proof, proofs
 
@@ -83,7 +83,6 @@ def pages(site: Site) -> Iterator[Page]:
         "time": time,
         "margins": margins(site),
         "measured": sources.label(site, site.versions.values()),
-        "least_share": COLD_SHARE,
         "most_shift_ns": SHIFT_NS,
     }
     yield Page(
@@ -131,31 +130,39 @@ def paces(site: Site) -> list[trials.Pace]:
     return trials.paces(one for one in site.store.trials(Study.THROUGHPUT) if one.device_id in gpus)
 
 
-def headlines(found: Mapping[Study, Sequence[Recording]], paces: Sequence[trials.Pace]) -> list[tuple[str, str, str]]:
-    """The figures at the top, as (value, what it is, its day); a study that was not recorded has none."""
-    shown: list[tuple[str, str, str]] = []
+def headlines(
+    found: Mapping[Study, Sequence[Recording]], paces: Sequence[trials.Pace]
+) -> list[tuple[str, str, str, str]]:
+    """The figures at the top, as (value, its interval, what it is, its day); a study that was not recorded has none."""
+    shown: list[tuple[str, str, str, str]] = []
     if found[Study.EXPLOITS]:
         best = found[Study.EXPLOITS][0]
         sums = trials.refusals(best.proof)
         what = f"cheating kernels refused on {best.where}"
-        shown.append((f"{sums.refused} of {sums.tricks}", what, _day(found[Study.EXPLOITS][:1])))
+        shown.append((*_proportion(sums.refused, sums.tricks), what, _day(found[Study.EXPLOITS][:1])))
     if found[Study.MUTANTS]:
         wrong = found[Study.MUTANTS][:1]
-        shown.append((_held(wrong[0].proof), "wrong kernels rejected wherever they are wrong", _day(wrong)))
+        what = f"wrong kernels rejected on {wrong[0].where} wherever they are wrong"
+        shown.append((*_proportion(wrong[0].proof.held, wrong[0].proof.total), what, _day(wrong)))
     agreement = trials.agreement(trials.pairs(_of_one(found[Study.SAME])))
     if agreement:
-        what = "identical pairs not told apart, at 95 % confidence"
-        shown.append((f"{agreement.covered} of {agreement.pairs}", what, _day(found[Study.SAME][:1])))
+        what = f"identical pairs not told apart on {found[Study.SAME][0].where}"
+        shown.append((*_proportion(agreement.covered, agreement.pairs), what, _day(found[Study.SAME][:1])))
     if found[Study.SLOWDOWN]:
         slowed = found[Study.SLOWDOWN][:1]
-        shown.append((_held(slowed[0].proof), "injected slowdowns found", _day(slowed)))
-    killed = [t for one in found[Study.FAULTS] for t in one.proof.trials if trials.killed(t)]
-    if killed:
-        left = f"{sum(t.held for t in killed)} of {len(killed)}"
-        shown.append((left, "kills that left no trace", _day(found[Study.FAULTS])))
+        what = f"injected slowdowns found on {slowed[0].where}"
+        shown.append((*_proportion(slowed[0].proof.held, slowed[0].proof.total), what, _day(slowed)))
+    for where in dict.fromkeys(one.where for one in found[Study.FAULTS]):
+        there = [one for one in found[Study.FAULTS] if one.where == where]
+        killed = [t for one in there for t in one.proof.trials if trials.killed(t)]
+        if killed:
+            left = sum(t.held for t in killed)
+            shown.append((*_proportion(left, len(killed)), f"kills on {where} that left no trace", _day(there)))
     if paces:
         newest = paces[0]
-        shown.append((fmt.count(newest.per_hour), "candidates judged an hour on one GPU", fmt.day(newest.created_at)))
+        shown.append(
+            (fmt.count(newest.per_hour), "", "candidates judged an hour on one GPU", fmt.day(newest.created_at))
+        )
     return shown
 
 
@@ -165,8 +172,9 @@ def _day(recorded: Sequence[Recording]) -> str:
     return days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
 
 
-def _held(proof: Proof) -> str:
-    return f"{proof.held} of {proof.total}"
+def _proportion(successes: int, trials: int) -> tuple[str, str]:
+    """``39 of 40``, and how sure that is: ``86.8 to 99.9 %``; nothing of none."""
+    return f"{successes} of {trials}", fmt.sure(successes, trials) if trials else ""
 
 
 def _of_one(found: Sequence[Recording]) -> Sequence[Trial]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msbench.model import Origin
 from msbench.sitegen import format as fmt
-from msbench.sitegen.entries import BY_HAND, failed
+from msbench.sitegen.entries import failed
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import Page
 from msbench.store.tables import EvaluationRow
@@ -16,14 +16,16 @@ NAVIGATION = (("Method", "method.html"),)
 
 ORIGINS = {
     Origin.NAIVE: "The plain kernel that comes with each operator. Every other version is compared with it.",
-    Origin.LIBRARY: "A call of a vendor's library, such as cuBLASLt, cuDNN, CUB or cuSPARSE, behind the operator's launcher. "
-    "Where no library has the operator, straightforward stands for it: what a good programmer writes without measuring.",
-    Origin.AGENT: "Came out of a run of msbench optimize. The run's page says who answered the prompts: a model at an endpoint, "
-    f"or somebody {BY_HAND}, a person or an agent whose answers came through files.",
+    Origin.LIBRARY: "A call of a vendor's library, such as cuBLASLt, cuDNN, CUB or cuSPARSE, behind the operator's launcher.",
+    Origin.AGENT: "Came out of a run of msbench optimize, whose page says who answered the prompts.",
     Origin.EXPERT: "Came with msbench as the best of its task at the time, written outside of such a run: there is no conversation to show.",
     Origin.EXTERNAL: "Somebody's own file, given to msbench eval.",
 }
-"""Who wrote a version."""
+"""Where versions come from."""
+
+REFERENCES = (
+    "Takes the place of a library where none has the operator: what a good programmer writes without measuring."
+)
 
 VARIANTS = {
     "aligned": "The plain check: two launches, on outputs poisoned differently, whose results are compared.",
@@ -64,8 +66,9 @@ def pages(site: Site) -> Iterator[Page]:
 
 def origins(site: Site) -> list[tuple[str, int, str]]:
     """Who wrote the versions: each origin, how many have it, and what it means."""
-    used = Counter(v.row.origin for v in site.versions.values())
-    return [(origin, used[origin], says) for origin, says in ORIGINS.items()]
+    used = Counter(v.kind for v in site.versions.values())
+    found = [(str(origin), used[origin], says) for origin, says in ORIGINS.items()]
+    return [*found[:2], ("reference implementation", used["reference implementation"], REFERENCES), *found[2:]]
 
 
 def outcomes(evaluations: Sequence[EvaluationRow]) -> str:

@@ -11,7 +11,7 @@ from msbench.sitegen.entries import slug
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import Page
 from msbench.sitegen.pages.home import story
-from msbench.store.tables import TaskRow
+from msbench.store.tables import CaseRow, TaskRow
 
 
 def pages(site: Site) -> Iterator[Page]:
@@ -32,23 +32,32 @@ def pages(site: Site) -> Iterator[Page]:
 def part(site: Site, task: TaskRow) -> dict[str, Any]:
     """One precision's part of the page."""
     naive, library, best = site.naive(task.id), site.library(task.id), site.best(task.id)
-    roles = ((naive, "naive"), (library, "library"), (best, "best"))
-    other = best or library
+    # What was not measured in the session in which the versions competed is in no chart beside them.
+    roles = points.competing(((naive, "naive"), (library, "library"), (best, "best")))
     return {
         "task": task,
         "verdict": verdict.task(site, task.id),
         "naive": naive,
         "library": library,
         "best": best,
+        "rival": "reference" if library and library.is_reference else "library",
+        "disagreeing": {v.id for v in site.versions_of(task.id) if any(one.disagrees for one in site.occasions(v))},
         # Of ours the best comes first, also where another's figure is a little higher.
         "versions": sorted(site.versions_of(task.id), key=lambda v: v.ours and v is not best),
-        "cases": [case for case in site.cases.values() if case.task_id == task.id],
+        "cases": cases(site, task),
         "time": points.time_chart(site, f"time-{task.precision}", roles),
         "roofline": points.roofline_chart(site, f"roofline-{task.precision}", roles),
         "label": sources.label(site, [v for v, _ in roles]),
-        "codes": [
-            (v, role, highlight.code(v.row.source)) for v, role in ((naive, "naive"), (other, "best")) if v is not None
-        ],
-        "diff": diff(naive.row.source, other.row.source) if naive and other and other.ours else None,
+        "diff": diff(naive.row.source, best.row.source) if naive and best else None,
         "runs": [story(site, run) for run in reversed(site.runs_of(task.id))],
     }
+
+
+def cases(site: Site, task: TaskRow) -> list[tuple[CaseRow, list[str]]]:
+    """A task's sizes, each with the kinds of inputs that it is tried on."""
+    found: dict[tuple[Any, ...], tuple[CaseRow, list[str]]] = {}
+    for case in site.cases.values():
+        if case.task_id == task.id:
+            key = case.split, case.nbytes, case.flops, *sorted(case.dims.items()), *sorted(case.scalars.items())
+            found.setdefault(key, (case, []))[1].append(case.distribution)
+    return list(found.values())

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msbench.model import Outcome
-from msbench.sitegen import charts, sources, verdict
 from msbench.sitegen import format as fmt
+from msbench.sitegen import sources, summary_charts, verdict
 from msbench.sitegen.diff import diff
 from msbench.sitegen.entries import Run, Version
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import Page
 from msbench.sitegen.plot import Chart
+from msbench.sitegen.told import Told, told
 from msbench.sitegen.transcript import exchanges
 from msbench.store.tables import StepRow
 
@@ -21,17 +22,19 @@ from msbench.store.tables import StepRow
 def pages(site: Site) -> Iterator[Page]:
     """One page a run."""
     for run in site.runs.values():
-        chart = progress(run)
+        judged = [told(site, run, s) for s in run.steps]
+        chart = progress(judged)
         title = f"Run {run.row.id[:8]}, {run.task.title} {run.task.precision}"
-        seen: set[tuple[str, str]] = set()
         says = verdict.run(site, run)
         context = {
             "run": run,
             "verdict": says,
-            "steps": [step(site, run, s, seen) for s in run.steps],
+            "steps": [step(site, run, one) for one in judged],
+            "gains": attribution(site, run),
+            "author": site.author(run),
             "chart": chart,
             "best": site.versions.get(run.row.best_version_id or ""),
-            "label": sources.label(site, [site.versions.get(s.version_id or "") for s in run.steps]),
+            "label": sources.measured(site, (one.measured_at for one in judged)),
             "original": site.runs.get(run.row.replay_of or ""),
             "replays": [r for r in site.runs.values() if r.row.replay_of == run.row.id],
             "spend": _amounts(run.row.spend),
@@ -39,6 +42,26 @@ def pages(site: Site) -> Iterator[Page]:
             "replay": replay(run),
         }
         yield Page(run.href, "run.html", title, says, context, charts=chart is not None)
+        yield from conversations(site, run)
+
+
+def conversations(site: Site, run: Run) -> Iterator[Page]:
+    """A page for what was asked and answered in each step. What an earlier step's page shows is not shown again."""
+    seen: set[tuple[str, str]] = set()
+    for row in run.steps:
+        href = site.conversations.get((run.row.id, row.number), "")
+        if href.startswith(run.href.removesuffix(".html")):
+            calls = exchanges(site.calls(run.row.id, row.number), seen)
+            title = f"Step {row.number} of run {run.row.id[:8]}: the conversation"
+            says = f"What was asked and answered in step {row.number} of a run that optimized {run.task.title} in {run.task.precision}."
+            context = {
+                "run": run,
+                "row": row,
+                "calls": calls,
+                "author": site.author(run),
+                "version": site.versions.get(row.version_id or ""),
+            }
+            yield Page(href, "conversation.html", title, says, context)
 
 
 def replay(run: Run) -> str:
@@ -47,32 +70,48 @@ def replay(run: Run) -> str:
     return shlex.join(["msbench", "optimize", run.task.id, "--provider", "replay", "--recording", recording])
 
 
-def progress(run: Run) -> Chart | None:
+def progress(judged: Sequence[Told]) -> Chart | None:
     """Speed-up by step; None where nothing was timed."""
-    return charts.progress("progress", [(s.number, s.outcome, s.speedup) for s in run.steps])
+    steps = [
+        summary_charts.Step(one.row.number, one.row.outcome, one.over_naive, fmt.day(one.measured_at)) for one in judged
+    ]
+    return summary_charts.progress("progress", steps)
 
 
-def step(site: Site, run: Run, row: StepRow, seen: set[tuple[str, str]]) -> dict[str, Any]:
-    """One step of the story. Its conversation is on its version's page, or here where no version came of it."""
+def step(site: Site, run: Run, judged: Told) -> dict[str, Any]:
+    """One step of the story."""
+    row = judged.row
     version = site.versions.get(row.version_id or "")
     parent = site.versions.get(row.parent_version_id or "")
-    over = site.over(version, parent) if version and parent and version.id != parent.id else None
-    elsewhere = version is not None and any(
-        r.row.id == run.row.id and s.number == row.number for r, s in site.steps_of(version.id)[:1]
-    )
     changed = diff(parent.row.source, version.row.source) if version and parent and row.outcome in _NEW else None
     return {
         "row": row,
+        "judged": judged,
         "version": version,
         "parent": parent,
-        "over_parent": over,
         "tone": _TONES.get(Outcome(row.outcome), ""),
         "kind": row.outcome if row.outcome in ("improved", "equal", "slower", "failed") else "",
         "problem": _problem(version, row),
+        # A lesson of a step with times is made of these figures, without intervals, for the prompts that follow.
+        "lesson": "" if judged.over_naive else row.lesson,
         "changed": changed,
-        "elsewhere": elsewhere,
-        "calls": () if elsewhere else exchanges(site.calls(run.row.id, row.number), seen),
+        "conversation": site.conversations.get((run.row.id, row.number)),
     }
+
+
+def attribution(site: Site, run: Run) -> list[dict[str, Any]]:
+    """What each step on the way to the best version gained over the last working version before it, the first step first.
+
+    Empty unless the best version came in two steps or more: one step's gain is said already.
+    """
+    by_version = {s.version_id: s for s in reversed(run.steps) if s.version_id and s.outcome in _NEW}
+    found: list[dict[str, Any]] = []
+    version = site.versions.get(run.row.best_version_id or "")
+    while version and (row := by_version.pop(version.id, None)):
+        before = site.predecessor(version)
+        found.append({"row": row, "version": version, "over": site.over(version, before) if before else None})
+        version = before
+    return found[::-1] if len(found) > 1 else []
 
 
 _NEW = (Outcome.IMPROVED, Outcome.EQUAL, Outcome.SLOWER, Outcome.CHECKED, Outcome.FAILED)
@@ -99,6 +138,7 @@ def _amounts(values: dict[str, Any]) -> list[str]:
         "cost_usd": ("", fmt.dollars),
         "gpu_seconds": (" on the GPU", fmt.seconds),
         "wall_seconds": (" in all", fmt.seconds),
+        "unknown": (" calls whose cost is unknown", fmt.count),
     }
     found = []
     for name, value in sorted(values.items()):

@@ -6,18 +6,27 @@ from collections.abc import Iterator
 from typing import Any
 
 from msbench.model import Status
-from msbench.sitegen import charts, highlight, metrics, points, sources, verdict
 from msbench.sitegen import format as fmt
+from msbench.sitegen import highlight, metrics, points, sources, summary_charts, verdict
 from msbench.sitegen.diff import diff
 from msbench.sitegen.entries import SHORT, Version, profiles_of
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import File, Page
 from msbench.sitegen.plot import Chart
-from msbench.sitegen.transcript import exchanges
+from msbench.sitegen.told import told as told_by
+from msbench.sitegen.verdict import joined
 from msbench.store.tables import ProfileRow
 
 BARS = 6
 """Counters in the chart."""
+EXPLAINED = 16
+"""Counters that a table explains: the first, which tell the most. The others are listed below it."""
+CHANGES = 14
+"""Counters in the table of those that changed, the most telling first."""
+SOURCE = 5_000
+"""Characters of a source that a page shows; its file beside the page has all of it."""
+REWRITTEN = 50
+"""Changed lines from which a page only counts them: sources that have little in common are read one by one."""
 LOG = 8_000
 """Characters of a compiler's log that a page shows."""
 
@@ -25,70 +34,110 @@ LOG = 8_000
 def pages(site: Site) -> Iterator[Page | File]:
     """One page a version, and its source as a file."""
     for version in site.versions.values():
-        context = facts(site, version)
+        context = facts(site, version) if version.id not in site.successors else superseded(site, version)
         yield Page(
             version.href,
             "version.html",
             f"{version.name}, {version.task.title} {version.task.precision}",
             context["verdict"],
             context,
-            charts=bool(context["roofline"] or context["time"] or context["bars"]),
+            charts=any(context.get(chart) for chart in ("time", "bars")),
         )
         yield File(f"version/{version.id[:SHORT]}.cu", version.row.source)
+
+
+def superseded(site: Site, v: Version) -> dict[str, Any]:
+    """What the template shows of a baseline whose file has changed since: what became of it."""
+    successor = site.successors[v.id]
+    return {
+        "v": v,
+        "verdict": verdict.version(site, v),
+        "label": sources.label(site, [v]),
+        "successor": successor,
+        "occasions": site.occasions(v),
+        "diff": diff(v.row.source, successor.row.source),
+        "file": f"{v.id[:SHORT]}.cu",
+    }
 
 
 def facts(site: Site, v: Version) -> dict[str, Any]:
     """What the template shows."""
     parent = site.predecessor(v)
-    naive, library = site.naive(v.task.id), site.library(v.task.id)
-    child = _best_child(site, v)
-    against = site.parent(v) or naive
+    against = site.parent(v)
     pair = profiles_of(parent, v) if parent else None
     changes = metrics.changes(pair[0].metrics, pair[1].metrics) if pair else []
     profile = pair[1] if pair else v.profile
-    family = [(v, "best"), (parent, "parent"), (child, "child")] if v.measured else []
-    rivals = [*family, (naive, "naive"), (library, "library")] if v.measured else []
-    told = site.steps_of(v.id)
+    # The naive kernel's curve, the library's and the roofline are on the operator's page.
+    family = site.family(v)
+    roles = {v.id: "best", parent.id if parent else "": "parent"}
+    relatives = [(site.versions[id], roles.get(id, "child")) for id in sorted(family, key=lambda id: id != v.id)]
+    counters = _unchanged(changes, profile)
+    explained = [] if changes else counters[:EXPLAINED]
+    change = diff(against.row.source, v.row.source) if against and against.id != v.id else None
+    shown = _beginning(v.row.source)
+    told, checks = site.steps_of(v.id), _checks(site, v)
+    judged = told_by(site, *told[0]) if told else None
+    compared = site.compared(v, parent) if parent else None
+    # Figures of two sessions never stand in one table: what a step came to has one of its own.
+    beside_parent = compared is not None and compared.measured_at == v.session
     return {
         "v": v,
         "verdict": verdict.version(site, v),
         "label": sources.label(site, [v]),
         "parent": parent,
         "lineage": [*reversed(site.ancestors(v)), v],
+        "relatives": joined([other.name for other, _ in relatives[1:]]),
+        "relatives_label": sources.measured(site, (c.measured_at for cases in family.values() for c in cases)),
+        "rival": "reference" if (library := site.library(v.task.id)) and library.is_reference else "library",
+        "written_by": site.written_by(v),
+        "occasions": site.occasions(v),
+        "judged": judged,
+        "beside_parent": beside_parent,
+        "profile_label": sources.profiled(site, pair or ([profile] if profile else [])),
         "children": [site.versions[c] for c in v.children],
-        "roofline": points.roofline_chart(site, "roofline-chart", family),
-        "time": points.time_chart(site, "time-chart", rivals),
+        "time": points.time_chart(site, "time-chart", relatives, family),
         "changes": changes,
-        "bars": _bars(changes, parent, v),
+        "bars": _bars(site, changes, parent, v, pair),
         "profile": profile,
-        "counters": metrics.counters(profile.metrics) if profile and not pair else [],
+        "counters": [one for one in counters if one not in explained],
+        "explained": explained,
         "evidence": _evidence(profile),
         "tool": sources.tool(profile) if profile else "",
         "cases": _cases(site, v, parent),
-        "compared": site.compared(v, parent) if parent else None,
-        "checks": _checks(site, v),
+        "compared": compared,
+        "checks": checks,
+        "variants": max(map(tuple, (c["variants"] for c in checks)), key=len, default=()),
         "kernels": _kernels(v),
         "log": _tail(v),
-        "code": highlight.code(v.row.source),
+        "code": highlight.code(shown),
+        "cut": v.row.source.count("\n") - shown.count("\n"),
         "file": f"{v.id[:SHORT]}.cu",
-        "diff": diff(against.row.source, v.row.source) if against and against.id != v.id else None,
+        "diff": change,
+        "rewritten": REWRITTEN,
+        "successor": None,
+        "most": CHANGES,
         "against": against,
         "told": told,
-        "calls": exchanges(site.calls(told[0][0].row.id, told[0][1].number), set()) if told else (),
+        "conversation": site.conversations.get((told[0][0].row.id, told[0][1].number)) if told else None,
         "repeat": f"msbench eval site/version/{v.id[:SHORT]}.cu --op {v.task.operator} --precision {v.task.precision}",
     }
 
 
-def _best_child(site: Site, v: Version) -> Version | None:
-    found = [site.versions[c] for c in v.children if site.versions[c].measured]
-    return max(found, key=lambda c: (c.over_naive.value if c.over_naive else 0.0, c.id), default=None)
-
-
-def _bars(changes: list[metrics.Change], parent: Version | None, v: Version) -> Chart | None:
+def _bars(
+    site: Site,
+    changes: list[metrics.Change],
+    parent: Version | None,
+    v: Version,
+    pair: tuple[ProfileRow, ProfileRow] | None,
+) -> Chart | None:
     shown = [c for c in changes if c.meaning.percent and c.weight > 0][:BARS]
     before, after = [c.before or 0.0 for c in shown], [c.after or 0.0 for c in shown]
     labels = (parent.name if parent else "before", v.name)
-    return charts.before_after("before-after", [c.meaning.name for c in shown], before, after, labels)
+    days = tuple(fmt.day(site.evaluations[one.evaluation_id].started_at) for one in pair or ())
+    names = [c.meaning.name for c in shown]
+    return summary_charts.before_after(
+        "before-after", names, before, after, labels, days if len(days) == 2 else ("", "")
+    )
 
 
 def _evidence(profile: ProfileRow | None) -> list[str]:
@@ -99,8 +148,15 @@ def _evidence(profile: ProfileRow | None) -> list[str]:
     return [f"{what.name} is {what.show(value)} (threshold {what.show(limit)})" for what, value, limit in found]
 
 
+def _unchanged(changes: list[metrics.Change], profile: ProfileRow | None) -> list[metrics.Counter]:
+    """A profile's counters that can be told in words, those that are shown as changes left out."""
+    shown = {change.metric for change in changes[:CHANGES] if change.weight > 0}
+    told = [one for one in metrics.counters(profile.metrics) if one.meaning.says] if profile else []
+    return [one for one in told if one.metric not in shown]
+
+
 def _cases(site: Site, v: Version, parent: Version | None) -> list[dict[str, Any]]:
-    over_parent = site.compared(v, parent).cases if parent else {}
+    over_parent = {case.name: ratio for case, ratio in site.compared(v, parent).cases} if parent else {}
     return [
         {
             "figure": f,
@@ -112,16 +168,18 @@ def _cases(site: Site, v: Version, parent: Version | None) -> list[dict[str, Any
 
 
 def _checks(site: Site, v: Version) -> list[dict[str, Any]]:
-    """The checks of each case: how many, how many passed, the worst error over its bound, the first message."""
-    found: dict[str, dict[str, Any]] = {}
+    """The checks of each size: how many, how many passed, the worst error over its bound, and messages."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for check in v.checks:
+        case = site.cases[check.case_id]
         entry = found.setdefault(
-            check.case_id,
-            {"case": site.cases[check.case_id], "passed": 0, "all": 0, "worst": None, "variants": [], "messages": []},
+            (case.split, *sorted(case.dims.items()), *sorted(case.scalars.items())),
+            {"case": case, "passed": 0, "all": 0, "worst": None, "variants": [], "messages": []},
         )
         entry["all"] += 1
         entry["passed"] += check.passed
-        entry["variants"].append(check.variant)
+        if check.variant not in entry["variants"]:
+            entry["variants"].append(check.variant)
         if check.worst is not None:
             entry["worst"] = check.worst if entry["worst"] is None else max(entry["worst"], check.worst)
         if check.message:
@@ -130,20 +188,32 @@ def _checks(site: Site, v: Version) -> list[dict[str, Any]]:
 
 
 def _kernels(v: Version) -> dict[str, Any]:
-    """What the compiler said of each kernel, as a table: the heads of its columns, and rows of names and values."""
+    """What the compiler said of each kernel, as a table: the heads of its columns, and rows of names and values.
+
+    What is 0 for all of them, such as spilled bytes, is named beside it.
+    """
     kernels = v.build.kernels if v.build else []
-    facts = list(dict.fromkeys(fact for kernel in kernels for fact in kernel if fact != "name"))
+    named = list(dict.fromkeys(fact for kernel in kernels for fact in kernel if fact != "name"))
+    facts = [fact for fact in named if any(kernel.get(fact) != 0 for kernel in kernels)]
     rows = [
         {"name": str(kernel.get("name", "kernel")), "values": [_fact(fact, kernel.get(fact)) for fact in facts]}
         for kernel in kernels
     ]
-    return {"heads": [fact.removesuffix("_bytes").replace("_", " ") for fact in facts], "rows": rows}
+    heads, none = (
+        [fact.removesuffix("_bytes").replace("_", " ") for fact in of] for of in (facts, set(named) - set(facts))
+    )
+    return {"heads": heads, "rows": rows, "none": sorted(none)}
 
 
 def _fact(name: str, value: Any) -> str:
     if not isinstance(value, int):
         return fmt.NONE if value is None else str(value)
     return fmt.size(value) if name.endswith("_bytes") else fmt.count(value)
+
+
+def _beginning(source: str) -> str:
+    """As many lines of a source as a page shows."""
+    return source if len(source) <= SOURCE else source[: source.rindex("\n", 0, SOURCE) + 1]
 
 
 def _tail(v: Version) -> str:
