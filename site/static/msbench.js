@@ -38,8 +38,17 @@
   const value = (row, column) => {
     const cell = row.cells[column];
     const key = cell.dataset.v ?? cell.textContent.trim();
-    return key === "" || Number.isNaN(Number(key)) ? key : Number(key);
+    return key === "" || Number.isNaN(Number(key)) ? figure(cell) ?? key : Number(key);
   };
+
+  // What a figure is without its unit, as `23.7 µs` or `1 230 MiB` with an interval below it; a dash is no figure.
+  const UNITS = { ns: 1, "µs": 1e3, ms: 1e6, s: 1e9, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
+  function figure(cell) {
+    const first = cell.querySelector("small") ? cell.firstChild.textContent : cell.textContent;
+    if (first.trim() === "–") return "";
+    const [, digits, unit] = /^\s*(\d[\d\u202f]*(?:\.\d+)?)\u202f?([a-zµA-Z]*|×|%)\s*$/.exec(first) ?? [];
+    return digits && Number(digits.replace(/\u202f/g, "")) * (UNITS[unit] ?? 1);
+  }
 
   function compare(a, b) {
     if (a === "" || b === "") return (a === "") - (b === ""); // what isn't there comes last, either way
@@ -114,7 +123,7 @@
     for (const button of all("button[data-copy]")) {
       const text = () => {
         const from = document.getElementById(button.dataset.copy);
-        const lines = all(".ln", from);
+        const lines = all("code > span", from);
         return lines.length ? lines.map((line) => line.textContent).join("\n") + "\n" : from.textContent;
       };
       button.hidden = false;
@@ -170,16 +179,15 @@
     Object.assign(layout, {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
       font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 11 : 12.5, color: colour("soft") },
-      height: chart.clientHeight,
+      height: chart.clientHeight, margin: { l: 8, r: 16, t: 8, b: 8 }, hovermode: "closest",
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", xanchor: "left", ...layout.legend },
     });
-    for (const [name, axis] of Object.entries(layout)) {
-      if (!/^[xy]axis\d*$/.test(name)) continue;
-      Object.assign(axis, { gridcolor: colour("line"), linecolor: colour("line-strong"), zerolinecolor: colour("line-strong"), tickcolor: colour("line-strong") });
+    for (const axis of [layout.xaxis ??= {}, layout.yaxis ??= {}]) {
+      Object.assign(axis, { automargin: true, showline: false, zeroline: false, fixedrange: true, gridcolor: colour("line"), linecolor: colour("line-strong"), zerolinecolor: colour("line-strong"), tickcolor: colour("line-strong") });
       if (axis.title) axis.title.font = { size: layout.font.size, color: colour("faint") };
     }
     for (const note of layout.annotations ?? []) note.font = { color: colour("faint"), size: narrow ? 10 : 11.5 };
     for (const shape of layout.shapes ?? []) shape.line = { ...shape.line, color: colour("line-strong") };
-    chart.querySelector(".waiting")?.remove();
     chart.classList.add("drawn");
     Plotly.react(chart.querySelector(".plot"), figure.data, layout, { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: "reset" });
   }
