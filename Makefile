@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test sweep faults proofs fuzz lint clean
+.PHONY: help demo test look sweep faults proofs fuzz lint clean
 
 help:
 	@echo "make demo   optimize two kernels and build the site (no GPU or key needed; both are used when there)"
 	@echo "make test   lint, types, import directions and every test"
+	@echo "make look   screenshots of the published site's page types, and what axe-core finds there, into build/look"
 	@echo "make sweep  every kernel and every mutant on all affordable cases, on the processor"
 	@echo "make faults kill 200 commands at random points and record what came of it, on the processor"
 	@echo "make proofs on a GPU: what the site shows under How we know, into db/local.sqlite"
@@ -28,9 +29,9 @@ $(VENV)/.stamp: pyproject.toml
 # The site goes to build/, which git ignores: site/ is the published one, without what was run here.
 demo: $(VENV)/.stamp
 	$(BIN)/msbench optimize rms_norm/fp32 softmax/bf16
-	$(BIN)/msbench build-site --out build/site
+	$(BIN)/msbench build-site
 	@echo "Open that address in a browser, or see it at http://127.0.0.1:8000 with:"
-	@echo "    $(BIN)/msbench serve --site build/site"
+	@echo "    $(BIN)/msbench serve"
 
 lint: $(VENV)/.stamp
 	$(BIN)/ruff check .
@@ -40,6 +41,10 @@ lint: $(VENV)/.stamp
 
 test: lint
 	$(BIN)/pytest -n 2
+
+# Needs Chromium and its driver. Fails if axe-core finds anything.
+look: $(VENV)/.stamp
+	$(BIN)/python -m tests.browser.look --site site
 
 # What `make test` samples, in full, on the processor.
 sweep: $(VENV)/.stamp

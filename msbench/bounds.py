@@ -19,6 +19,9 @@ FP32_ROUNDOFF = 2.0**-24
 """v: the unit roundoff of the arithmetic inside a kernel."""
 FLOOR = 2.0**-126
 """The smallest normal number of fp32 and bf16: results below it may be flushed to zero, as vendor libraries do."""
+EITHER_ZERO = 2.0**-150
+"""A bound that leaves only the sign of a zero open: half of the least difference between two numbers of either type. Where the
+bound is 0 instead, the signs of zeros have to be right, too."""
 CONFIDENCE = 8.0
 """λ in Higham and Mary's bound; a result is beyond it with a probability of at most 2·exp(-λ²/2) = 3e-14."""
 LONGEST_CHAIN = 4096
@@ -162,23 +165,26 @@ def normalised(xp: Any, u: float, y: Any, x: Any, weight: Any, bias: Any, epsilo
     return rounded(xp, u, y, error)
 
 
-def sum_of_arrays(xp: Any, terms: Iterable[Any], count: int, nonzeros: int | None = None) -> Any:
+def sum_of_arrays(xp: Any, terms: Iterable[Any], count: int) -> Any:
     """The error of adding up ``count`` arrays of products, element by element, in any order.
 
     λ·v·√n times each element's largest partial sum (Higham and Mary 2019, theorem 3.1), taken as the largest of eight
-    partial sums plus √Σt². ``terms`` yields the arrays, which are not kept; all have the result's shape. n is ``count``, or
-    ``nonzeros`` if only so many of the arrays are not zero.
+    partial sums plus √Σt²; n is how many of an element's products are not zero. ``terms`` yields the arrays, which are not
+    kept; all have the result's shape.
     """
     every = -(-count // 8)
     total: Any = 0.0
     squares: Any = 0.0
     largest: Any = 0.0
+    nonzeros: Any = 0.0
     for number, term in enumerate(terms, start=1):
         total = total + term
-        squares = squares + term * term
+        nonzeros = nonzeros + (term != 0)
+        term *= term
+        squares = squares + term
         if number % every == 0 or number == count:
             largest = xp.maximum(largest, xp.abs(total))
-    return probabilistic(count if nonzeros is None else nonzeros) * (largest + xp.sqrt(squares))
+    return CONFIDENCE * FP32_ROUNDOFF * xp.sqrt(nonzeros) * (largest + xp.sqrt(squares))
 
 
 def exponential(xp: Any, argument: Any, roundings: int = 0) -> Any:

@@ -7,13 +7,17 @@ writes ``db/local.sqlite``. With ``--db``: reads and writes that one alone.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msbench import resources
 from msbench.errors import IntegrityError, StoreError
-from msbench.store.store import Store
+
+if TYPE_CHECKING:
+    from msbench.store.store import Store
 
 FOLDER = Path("db")
 LOCAL = FOLDER / "local.sqlite"
+PUBLISHED = FOLDER / "published.sqlite"
 
 
 def paths(db: str | None) -> list[str]:
@@ -31,6 +35,8 @@ def reader(db: str | None) -> Store:
     Raises:
         StoreError: the database that ``db`` names is not there, or one can't be read.
     """
+    from msbench.store.store import Store
+
     return Store.union(paths(db))
 
 
@@ -62,7 +68,24 @@ def writer(db: str | None) -> Store:
 
     Raises:
         StoreError: it can't be made or written.
+        IntegrityError: it contradicts itself: nothing is added to that.
     """
+    from msbench.store import integrity
+
+    store = _opened(db)
+    problems = integrity.check(store, alone=True)
+    if problems:
+        store.close()
+        raise IntegrityError(
+            f"Nothing is written into {store.where}, because of {len(problems)} problem(s); see `msbench db check`, and "
+            f"`msbench db repair` for what is good in it. The first: {problems[0]}"
+        )
+    return store
+
+
+def _opened(db: str | None) -> Store:
+    from msbench.store.store import Store
+
     if db is not None:
         return Store(db)
     try:

@@ -69,7 +69,7 @@ def _host_compiler() -> Finding:
 
 
 def _nvcc() -> Finding:
-    from msbench.harness import toolchain
+    from msbench.harness.build import toolchain
 
     try:
         found: str | None = toolchain.find().describe()
@@ -79,7 +79,7 @@ def _nvcc() -> Finding:
         "nvcc",
         found,
         "kernels can't be compiled for a GPU; the cpu executor still checks them",
-        "Install CUDA 13, set CUDA_HOME, or `pip install 'mskernelbench[cuda]'`.",
+        "Install CUDA 13 (12.4 or newer will do), set CUDA_HOME, or `pip install 'mskernelbench[cuda]'`.",
     )
 
 
@@ -89,7 +89,7 @@ def _gpu() -> Finding:
         "GPU",
         line and "{}, driver {}, {}".format(*(part.strip() for part in line.split(",")[:3])),
         "nothing can be timed here; times come from the published database, labelled as such",
-        "Run msbench on a machine with an NVIDIA GPU and its driver.",
+        "Run msbench on a machine with an NVIDIA GPU and its driver, of CUDA 12.4 (550) or newer.",
     )
 
 
@@ -129,7 +129,7 @@ def _may_read_counters() -> bool:
 
 
 def _confinement() -> Finding:
-    from msbench.harness import confine
+    from msbench.harness.sandbox import confine
 
     missing = confine.missing()
     return Finding(
@@ -141,7 +141,7 @@ def _confinement() -> Finding:
 
 
 def _vendor_libraries() -> Iterator[Finding]:
-    from msbench.harness import toolchain
+    from msbench.harness.build import toolchain
 
     try:
         places = toolchain.find().vendor_libraries()

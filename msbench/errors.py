@@ -14,6 +14,7 @@ MsbenchError                 one clear sentence: what, where, what to do; the CL
 │   └── LaunchFailed         the kernel's launcher returned an error
 ├── ProviderError            a language model could not be asked
 │   ├── ProviderUnavailable  no key, no endpoint, no network
+│   │   └── RecordingDiffers a prompt is none of those that were recorded (the difference is shown)
 │   ├── ReplyError           the reply holds no kernel that can be used
 │   ├── RecordingEnded       a recorded conversation has no further answer
 │   └── WaitingForAnswer     the manual provider waits for a person (the prompt's file is named)
@@ -21,6 +22,10 @@ MsbenchError                 one clear sentence: what, where, what to do; the CL
 └── StoreError               a database can't be read or written
     └── IntegrityError       a database contradicts itself
 """
+
+from __future__ import annotations
+
+from typing import Any
 
 
 class MsbenchError(Exception):
@@ -43,7 +48,7 @@ class UnknownNameError(MsbenchError):
     """
 
     def __init__(
-        self, kind: str, name: str, known: "list[str] | tuple[str, ...]", hint: str = "", listing: str = ""
+        self, kind: str, name: str, known: list[str] | tuple[str, ...], hint: str = "", listing: str = ""
     ) -> None:
         near = _near(name, [str(one) for one in known])
         listed = listing if near and listing else f"Known: {', '.join(known) or 'none'}."
@@ -133,17 +138,22 @@ class ProviderUnavailable(ProviderError):
 class ReplyError(ProviderError):
     """The reply holds nothing that can be used.
 
-    ``kind``: empty, refused, truncated, no_code (prose only), no_launcher (code without the operator's launcher),
-    library (code that links a vendor library).
+    ``kind``: empty, refused, truncated, tool_call, too_long, no_code (prose only), no_launcher (code without the operator's
+    launcher), library (code that links a vendor library). ``reply``, a ``conversation.Reply``, has what it cost all the same.
     """
 
-    def __init__(self, message: str, kind: str = "no_code") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, kind: str = "no_code", reply: Any = None) -> None:
+        super().__init__(message.encode("utf-8", "replace").decode("utf-8"))
         self.kind = kind
+        self.reply = reply
 
 
 class RecordingEnded(ProviderError):
     """A recorded conversation has no further answer."""
+
+
+class RecordingDiffers(ProviderUnavailable):
+    """A prompt is none of those that were recorded; the message shows where it differs."""
 
 
 class WaitingForAnswer(ProviderError):

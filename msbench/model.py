@@ -90,6 +90,14 @@ class Outcome(StrEnum):
     NO_KERNEL = "no_kernel"
 
 
+class ProfileView(StrEnum):
+    """How much of a profile agents see: what bears on the bottleneck, every counter, or nothing."""
+
+    FILTERED = "filtered"
+    FULL = "full"
+    NONE = "none"
+
+
 # ------------------------------------------------------------------ candidates
 
 
@@ -149,7 +157,8 @@ class Candidate:
     entry: Entry | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "source", normalise(self.source))
+        # Without a byte order mark, which compilers skip: with it and without it is one version.
+        object.__setattr__(self, "source", normalise(self.source.removeprefix("\ufeff")))
 
     @property
     def id(self) -> str:
@@ -307,7 +316,8 @@ class Evaluation:
     """The four stages of one version on one device. ``executor`` says who ran it.
 
     ``recorded_from``: the id of the evaluation whose times these are, where they were not measured now. ``note``: what a
-    reader should know beside the status, in whole sentences.
+    reader should know beside the status, in whole sentences. ``record``: what a call puts into its stream, on one case: ``case``,
+    ``summary`` ("2 kernels, 1 memset") and ``nodes``; None where that was not recorded.
     """
 
     candidate: Candidate
@@ -326,6 +336,7 @@ class Evaluation:
     harness: str = ""
     recorded_from: str | None = None
     note: str = ""
+    record: dict[str, Any] | None = None
 
 
 # ------------------------------------------------------------------ trials of msbench itself

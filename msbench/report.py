@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live as Screen
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.syntax import Syntax
@@ -16,17 +18,19 @@ from rich.table import Table
 
 from msbench import operators as ops
 from msbench.doctor import Finding
-from msbench.harness.compiler_output import named_after as renamed
-from msbench.model import Evaluation, Failure, Measurement, Origin, Status
+from msbench.errors import WaitingForAnswer
+from msbench.harness.build.compiler_output import named_after as renamed
+from msbench.model import Evaluation, Failure, Measurement, Origin, Outcome, Status
 from msbench.spec import Operator, Split
-from msbench.statistics import bootstrap_ratio, geometric_mean, median
 
 if TYPE_CHECKING:
+    from msbench.harness.batch.throughput import Throughput
     from msbench.harness.evaluate import Executor
-    from msbench.harness.throughput import Throughput
-    from msbench.optimize import Event, Summary
+    from msbench.optimize import Ended, Event, Summary
+    from msbench.optimize.sweep import Swept
     from msbench.store.store import Store
 
+_BOARD_ROWS = 12
 _COLOURS = {Status.PASSED: "green", Status.UNSUPPORTED: "yellow"}
 
 
@@ -50,20 +54,31 @@ class Live:
             TextColumn("{task.fields[now]}"),
             TimeElapsedColumn(),
             console=console,
-            transient=True,
-            disable=quiet or not console.is_terminal,
+            disable=True,  # it is shown as a part of the screen
         )
+        shown = console.is_terminal and not quiet
+        self._screen = Screen(console=console, transient=True, auto_refresh=shown) if shown else None
+        self._below: RenderableType = ""
         self._id = self._bar.add_task("", total=None, now="")
         self._prefix = ""
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        if self._screen:
+            self._screen.start()
+            self.below("")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
+        if self._screen:
+            self._screen.stop()
+
+    def below(self, what: RenderableType) -> None:
+        """Show something below the line, in place of what was there."""
+        self._below = what
+        if self._screen:
+            self._screen.update(Group(self._bar, self._below))
 
     def task(self, name: str) -> None:
         """Name the task that the following stages belong to."""
@@ -73,8 +88,8 @@ class Live:
         """A stage begins."""
         self._bar.reset(self._id, description=escape(self._prefix + text), total=None, now="")
 
-    def advanced(self, done: int, total: int, text: str) -> None:
-        """A part of the stage is done."""
+    def advanced(self, done: int, total: int | None, text: str) -> None:
+        """A part of the stage is done; ``total`` is None where nobody knows how many there are."""
         self._bar.update(self._id, completed=done, total=total, now=escape(text))
 
 
@@ -160,12 +175,16 @@ def named_after(result: Evaluation, file: str) -> Evaluation:
 def _ratio(reference: Measurement | None, own: Measurement) -> str:
     if reference is None or reference.failure or own.failure or reference is own or reference.group != own.group:
         return ""
+    from msbench.statistics import bootstrap_ratio
+
     estimate, low, high = bootstrap_ratio(reference.samples_ns, own.samples_ns, own.seed, own.sittings)
     places = 2 if estimate < 100 else 0
     return f"{estimate:.{places}f}× [dim]{low:.{places}f}–{high:.{places}f}[/]"
 
 
 def _cold(measurement: Measurement) -> float | None:
+    from msbench.statistics import median
+
     samples = [s for rnd in measurement.samples_ns for s in rnd]
     return None if measurement.failure or not samples else median(samples)
 
@@ -227,6 +246,8 @@ def _times(result: Evaluation, reference: Mapping[str, Measurement]) -> Table:
 
 def as_json(op: Operator, results: Sequence[Evaluation]) -> dict[str, Any]:
     """The evaluation for programs; the first result is the one that was asked for."""
+    from msbench.statistics import bootstrap_ratio, geometric_mean
+
     naive = next((r for r in results if r.candidate.origin is Origin.NAIVE), None)
     reference = {m.case.id: m for m in naive.measurements} if naive else {}
 
@@ -312,6 +333,78 @@ def throughput(console: Console, stream: Throughput) -> None:
 _OUTCOMES = {"improved": "green", "failed": "red", "slower": "yellow", "equal": "yellow"}
 
 
+class Board:
+    """Many runs at once: a line a step, and below, where somebody watches, how many tasks are at what, and the latest of each."""
+
+    def __init__(self, console: Console, live: Live, total: int) -> None:
+        self._console = console
+        self._live = live
+        self._total = total
+        self._states: dict[str, str] = {}
+        self._best: dict[str, float] = {}
+        self._lock = Lock()
+
+    def event(self, seen: Event) -> None:
+        """What just happened in a run; called from any thread."""
+        with self._lock:
+            self._states.pop(seen.task, None)  # the latest comes last
+            self._states[seen.task] = f"{seen.kind} {seen.text}" if seen.kind in ("asked", "ended") else seen.kind
+            if seen.speedup and seen.outcome in (Outcome.IMPROVED, Outcome.BASELINE):
+                self._best[seen.task] = seen.speedup
+            if seen.kind in ("step", "invited"):
+                colour = _OUTCOMES.get(seen.outcome or "", "default")
+                what = f" [{colour}]{seen.outcome}[/]," if seen.outcome else ""
+                self._console.print(f"{seen.task} step {seen.step}:{what} {escape(seen.text)}", soft_wrap=True)
+            self._live.below(self._table())
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        ended = sum(state.startswith("ended") for state in self._states.values())
+        table.add_column(f"{ended} of {self._total} tasks ended")
+        table.add_column("state")
+        table.add_column("best")
+        for task, state in list(self._states.items())[-_BOARD_ROWS:]:
+            best = f"{self._best[task]:.2f}×" if task in self._best else "–"
+            table.add_row(escape(task), escape(state), best)
+        return table
+
+
+def swept(console: Console, found: Swept) -> None:
+    """The points of a sweep, the fastest first, and who won."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("constants", "over the source as it is", "version"):
+        table.add_column(heading, no_wrap=True)
+    for one in found.measured:
+        constants = ", ".join(f"{name} = {value}" for name, value in one.point.items())
+        table.add_row(
+            escape(constants), str(one.ratio or escape(one.problem) or "–").replace("[", r"\["), one.version[:12]
+        )
+    console.print(table)
+    if found.winner is None:
+        why = f"the fastest has {found.confirmed} on all cases" if found.confirmed else "no interval excludes 1"
+        console.print(escape(f"None beats the source as it is: {why}."), soft_wrap=True)
+    else:
+        console.print(escape(f"Version {found.winner.id[:12]} has {found.confirmed} on all cases."), soft_wrap=True)
+
+
+def ended(console: Console, runs: Sequence[Ended]) -> None:
+    """How each of many runs ended, in one table; what went wrong in full."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("task", "run", "state", "steps", "best"):
+        table.add_column(heading, no_wrap=True)
+    for one in runs:
+        if one.summary:
+            best = f"{one.summary.speedup:.3f}×" if one.summary.speedup is not None else "–"
+            table.add_row(one.task, one.summary.run_id[:12], one.summary.status, str(one.summary.steps), best)
+        else:
+            state = "waiting" if isinstance(one.error, WaitingForAnswer) else "[red]failed[/]"
+            table.add_row(one.task, "", state, "", "")
+    console.print(table)
+    for one in runs:
+        if one.error:
+            console.print(f"{one.task}: {escape(str(one.error))}", soft_wrap=True)
+
+
 def event(console: Console, seen: Event) -> None:
     """One line for what just happened in a run."""
     if seen.kind in ("asked", "evaluated"):  # their outcome follows
@@ -347,5 +440,28 @@ def run(console: Console, summary: Summary) -> None:
     steps = "one step" if summary.steps == 1 else f"{summary.steps} steps"
     head = f"[bold]run {summary.run_id[:12]}[/] {summary.status} after {steps}"
     console.print(f"{head}{speed}{best}", soft_wrap=True)
+    if summary.spend:
+        console.print(f"  spent: {_spent(summary.spend)}", soft_wrap=True)
     if summary.note:
         console.print(f"  {escape(summary.note)}", soft_wrap=True)
+
+
+def _spent(spend: Mapping[str, Any]) -> str:
+    """A run's bill in a line."""
+    calls, tokens, unknown = spend.get("calls", 0), spend.get("tokens", 0), spend.get("unknown", 0)
+    kinds = ", ".join(
+        f"{spend[f'{kind}_tokens']:,} {kind}"
+        for kind in ("uncached", "cached", "reasoning", "output")
+        if spend.get(f"{kind}_tokens")
+    )
+    parts = [f"{calls} model call{'' if calls == 1 else 's'}"]
+    if tokens:
+        parts.append(f"{tokens:,} tokens" + (f" ({kinds})" if kinds else ""))
+    if spend.get("cost_usd"):
+        parts.append(f"${spend['cost_usd']:.4f}")
+    parts.append(f"{spend.get('evaluations', 0)} evaluations")
+    if spend.get("gpu_seconds"):
+        parts.append(f"{spend['gpu_seconds']:.0f} s on the GPU")
+    parts.append(f"{spend.get('wall_seconds', 0.0):.0f} s in all")
+    said = "; ".join(parts)
+    return f"{said}; what {unknown} of the calls cost is unknown, and counts as reserved" if unknown else said

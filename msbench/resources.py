@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 from msbench.errors import MsbenchError
@@ -51,3 +52,13 @@ def cache_dir() -> Path:
     if named:
         return Path(named).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser() / "msbench"
+
+
+def repository() -> str | None:
+    """The address of the repository, if the installed package names it (``Repository`` in pyproject.toml's project.urls)."""
+    try:
+        urls = metadata("mskernelbench").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        return None
+    named = dict(url.split(", ", 1) for url in urls)
+    return named.get("Repository")

@@ -16,25 +16,32 @@ TOLERANCE = 0.9
 
 @dataclass(frozen=True)
 class Bound:
-    """The least time for a case, and what sets it: ``"memory"``, ``"compute"`` or ``"launch"``."""
+    """The least time for a case, and what sets it: ``"memory"``, ``"L2"``, ``"compute"`` or ``"launch"``."""
 
     time_ns: float
     term: str
 
 
-def bound_ns(nbytes: float, flops: float, compute: str, ceilings: Ceilings) -> Bound:
+def bound_ns(nbytes: float, flops: float, compute: str, ceilings: Ceilings, gathered: float = 0) -> Bound:
     """max(bytes / copy bandwidth, operations / rate, an empty launch timed in the same way), in ns.
+
+    Where reads are irregular, also (bytes + gathered bytes) / copy bandwidth within L2: all of them cross from L2 to the
+    multiprocessors.
 
     Args:
         nbytes: bytes that any kernel must move (``Operator.nbytes``).
         flops: operations of the definition (``Operator.flops``).
         compute: whose rate counts: ``"fp32"``, ``"tf32"``, ``"bf16"`` or ``"fp64"`` (``Operator.compute_in``).
+        ceilings: what the device was measured to reach.
+        gathered: bytes of sectors that irregular reads move again and again (``Operator.gathered``).
     """
     terms = {
         "memory": nbytes / ceilings.copy_bytes_per_s * 1e9,
         "compute": flops / ceilings.flops(compute) * 1e9,
         "launch": ceilings.launch_ns,
     }
+    if gathered and ceilings.l2_copy_bytes_per_s:
+        terms["L2"] = (nbytes + gathered) / ceilings.l2_copy_bytes_per_s * 1e9
     term = max(terms, key=lambda name: terms[name])
     return Bound(terms[term], term)
 

@@ -7,6 +7,21 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+STANDARD_DISTRIBUTIONS = (
+    "uniform",
+    "integers",
+    "spiked",
+    "constant",
+    "zeros",
+    "tiny",
+    "large",
+    "sorted",
+    "nonfinite",
+    "patchwork",
+    "scattered",
+)
+"""What harness/inputs.py can draw for any operator; docs/contract.md says what they are."""
+
 
 class Precision(StrEnum):
     """The element type of a task."""
@@ -114,9 +129,13 @@ class Operator:
     the reference (``u``: the precision's unit roundoff; ``out``: dict of reference outputs); zero means exact.
     ``inputs(rng, distribution, **scalars, **dims)`` returns a dict of arrays (see harness/inputs.py for ``rng``); None
     draws every input from the distribution.
+    ``kinds``: of what the patches of ``patchwork`` and ``scattered`` are made where there is no ``inputs`` (see
+    operators/patchwork.py; None: every kind).
     ``outliers``: the distribution from which a few elements are put among others', to see who notices; one that has elements of
     another size. Where it is none of ``distributions``, they come from the same one.
     ``nbytes(itemsize, **dims)``: bytes that any kernel must move: each input read once, each output written once.
+    ``gathered(itemsize, **dims)``: bytes that enter the multiprocessors beyond these, since irregular reads move whole sectors
+    again and again (see operators/sparse.py); None: none.
     ``flops(**dims)``: floating-point operations of the definition; a function such as exp, a division and a comparison count as
     one each.
     ``bytes_note``, ``flops_note``: why a profiler counts others than these, where it does (see ``msbench db counts``).
@@ -136,19 +155,11 @@ class Operator:
     bound: Callable[..., Any]
     nbytes: Callable[..., int]
     flops: Callable[..., int]
+    gathered: Callable[..., int] | None = None
     scalars: tuple[Scalar, ...] = ()
     inputs: Callable[..., dict[str, Any]] | None = None
-    distributions: tuple[str, ...] = (
-        "uniform",
-        "integers",
-        "spiked",
-        "constant",
-        "zeros",
-        "tiny",
-        "large",
-        "sorted",
-        "nonfinite",
-    )
+    distributions: tuple[str, ...] = ("uniform", "spiked", "constant", "sorted", "patchwork", "scattered")
+    kinds: tuple[str, ...] | None = None
     outliers: str = "spiked"
     valid: Callable[..., bool] | None = None
     bound_note: str = ""

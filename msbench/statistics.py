@@ -19,7 +19,7 @@ Rounds = Sequence[Sequence[float]]
 """One sequence of samples (ns) a round, as in ``Measurement.samples_ns``."""
 
 Logs = tuple[npt.NDArray[np.float64], ...]
-"""ln(reference / time) of each pair of rounds, one array a sitting."""
+"""ln(reference / time) of each pair of rounds, one array a session."""
 
 
 def median(samples: Sequence[float]) -> float:
@@ -70,7 +70,7 @@ def log_ratios(rounds_a: Rounds, rounds_b: Rounds, sittings: int = 1) -> Logs:
 
 
 def estimate(logs: Logs) -> float:
-    """The mean of the sittings' medians."""
+    """The mean of the sessions' medians."""
     return math.fsum(float(np.median(one)) for one in logs) / len(logs)
 
 
@@ -84,7 +84,7 @@ def sittings_needed(logs: Logs, half_width: float) -> int:
     """In how many sittings, these included, the estimate will be known to ±``half_width`` (95 %), as far as these can tell.
 
     The size of Stein's second sample (1945, "A two-sample test for a linear hypothesis whose power is independent of the
-    variance"): (t s / half_width)², s being the standard deviation between these sittings' medians. Needs two of them.
+    variance"): (t s / half_width)², s being the standard deviation between these sessions' medians. Needs two of them.
     """
     from scipy.special import stdtrit
 
@@ -97,8 +97,8 @@ def resampled(logs: Logs, seed: int, resamples: int = RESAMPLES) -> npt.NDArray[
 
     One sitting: the median when whole pairs of rounds are resampled (Efron and Tibshirani 1993, "An Introduction to the
     Bootstrap", chapter 13: the percentile interval, which a monotone transformation such as exp carries along). Several:
-    each sitting is one observation, with its processes' own luck in it, and their mean is uncertain as Student's t says
-    (Student 1908). A few sittings may agree by chance better than the rounds within them allow; then those count.
+    each session is one observation, with its processes' own luck in it, and their mean is uncertain as Student's t says
+    (Student 1908). A few sessions may agree by chance better than the rounds within them allow; then those count.
     """
     if len(logs) == 1:
         return resampled_medians(logs[0], seed, resamples)
@@ -169,6 +169,20 @@ def bootstrap_geometric_mean(log_ratios: Sequence[Logs], seed: int = 0) -> tuple
     return math.exp(mean), math.exp(float(low)), math.exp(float(high))
 
 
+def joint_mean(ratios: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
+    """The geometric mean of ratios of which only estimate, low and high are known, and its 95 % interval.
+
+    Each side's distances, in logarithms, add up as those of independent errors do: by their squares.
+
+    Raises:
+        ValueError: there is no ratio, or one is not positive.
+    """
+    mean = geometric_mean([value for value, _, _ in ratios])
+    low = math.hypot(*(math.log(value / low) for value, low, _ in ratios)) / len(ratios)
+    high = math.hypot(*(math.log(high / value) for value, _, high in ratios)) / len(ratios)
+    return mean, mean * math.exp(-low), mean * math.exp(high)
+
+
 def resampled_medians(
     values: npt.NDArray[np.float64], seed: int, resamples: int = RESAMPLES
 ) -> npt.NDArray[np.float64]:
@@ -216,3 +230,41 @@ def converged(rounds_a: Rounds, rounds_b: Rounds, half_width: float = 0.01, seed
     ratio, low, high = bootstrap_ratio(rounds_a, rounds_b, seed, sittings)
     within = tolerance(ratio, half_width)
     return low >= ratio * (1 - within) and high <= ratio * (1 + within)
+
+
+RESOLUTION = 0.01
+"""Measurements stop at a 95 % interval of 1 %: a smaller gain is none."""
+
+
+def needed(predicted: float) -> float:
+    """The least gain with which a prediction holds: half of the predicted one, on a logarithmic scale.
+
+    A prediction of no gain, or of a loss, holds if it is reached within the measurement's resolution.
+    """
+    return math.sqrt(predicted) if predicted > 1 else predicted * (1 - RESOLUTION)
+
+
+def prediction_held(predicted: float | None, low: float | None, high: float | None) -> bool | None:
+    """Whether the gain that came, known by its interval, is at least the one ``needed``.
+
+    None where that is undecided, as the interval has gains on both sides, and without a prediction or a measurement.
+    """
+    if predicted is None or low is None or high is None or low < needed(predicted) <= high:
+        return None
+    return low >= needed(predicted)
+
+
+def proportion_interval(successes: int, trials: int) -> tuple[float, float]:
+    """The 95 % interval of a probability after ``successes`` of ``trials``: Clopper and Pearson, Biometrika 26 (1934).
+
+    Raises:
+        ValueError: there were no trials, or more successes than trials.
+    """
+    from scipy.stats import beta  # takes a third of a second to load, which few callers need
+
+    if not 0 <= successes <= trials or trials < 1:
+        raise ValueError(f"{successes} of {trials} is no proportion.")
+    failures = trials - successes
+    low = float(beta.ppf(0.025, successes, failures + 1)) if successes else 0.0
+    high = float(beta.ppf(0.975, successes + 1, failures)) if failures else 1.0
+    return low, high

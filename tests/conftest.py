@@ -9,7 +9,7 @@ import signal
 import pytest
 from hypothesis import settings
 
-from msbench.harness.gpus import gpus
+from msbench.gpu.devices import gpus
 
 # A shared or slow machine is no failure: pytest-timeout ends what really hangs.
 settings.register_profile("msbench", deadline=None)

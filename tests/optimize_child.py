@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,18 +21,20 @@ from msbench.store import store as storing
 from msbench.store.store import Store
 from tests import optimizing
 
-WRITES = ("start_run", "update_run", "add_step", "add_call", "add_evaluations")
+WRITES = ("start_run", "update_run", "add_steps", "add_call", "add_evaluations")
 
 
 def run(job: dict[str, Any]) -> None:
-    """One session: ``db``, ``folder`` of the operator, ``kill_at`` (an instant, or 0 for never)."""
+    """One session: ``db``, ``folder`` of the operator, ``kill_at`` (an instant, or 0 for never), perhaps ``strategy``."""
     instants = 0
+    counting = threading.Lock()  # drafts are made side by side
 
     def tick(what: str) -> None:
         nonlocal instants
-        instants += 1
-        if instants == job["kill_at"]:
-            os.kill(os.getpid(), signal.SIGKILL)
+        with counting:
+            instants += 1
+            if instants == job["kill_at"]:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     def around(name: str, write: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -46,7 +49,7 @@ def run(job: dict[str, Any]) -> None:
 
     def evaluate(executor: Any, operator: Any, precision: Any, candidates: Any, plan: Any, **options: Any) -> Any:
         draft = candidates[-1]  # the others are what it is measured beside, as often as there are drafts
-        assert not store.evaluations(draft.id), f"{draft.label} is evaluated again"
+        assert plan.profile or not plan.measure or not store.evaluations(draft.id), f"{draft.label} is evaluated again"
         return world.evaluate(executor, operator, precision, candidates, plan, **options)
 
     engine.evaluate = evaluate
@@ -56,10 +59,13 @@ def run(job: dict[str, Any]) -> None:
     task = optimizing.task(Path(job["folder"]))
     with Store(job["db"]) as store:
         runs = store.runs()
-        provider = optimizing.Scripted(optimizing.story(), tick)
+        sampled = job.get("strategy") == "best_of_n"
+        provider = (
+            optimizing.Sampled(optimizing.SAMPLES, tick) if sampled else optimizing.Scripted(optimizing.story(), tick)
+        )
         log = Path(job["db"]).with_suffix(".log").open("a", buffering=1)
         optimize(
-            task, strategy=agents.pick("cudamaster"), provider=provider, executor=optimizing.FakeExecutor(), store=store,
+            task, strategy=agents.pick(job.get("strategy", "cudamaster")), provider=provider, executor=optimizing.FakeExecutor(), store=store,
             plan=optimizing.plan(task), rounds=None if runs else optimizing.ROUNDS, resume=runs[0].id if runs else None,
             watch=lambda event: print(event.kind, event.step, event.text, file=log),
         )  # fmt: skip

@@ -15,14 +15,29 @@ from typing import Any
 from msbench.conversation import Limits, Message, Reply
 from msbench.executors.recorded import RecordedExecutor
 from msbench.harness.evaluate import Executor, Plan, Progress
-from msbench.model import Candidate, Ceilings, Device, Evaluation, Origin, Status, digest
+from msbench.model import (
+    Candidate,
+    Ceilings,
+    CheckResult,
+    Device,
+    Evaluation,
+    Failure,
+    Fault,
+    Origin,
+    Status,
+    digest,
+)
 from msbench.optimize.journal import now
 from msbench.providers import Provider
-from msbench.spec import Operator, Precision, Task
+from msbench.spec import Case, Operator, Precision, Split, Task
 from msbench.store.tables import CallRow
 from tests import factories
 
 NAIVE_EFFICIENCY = 0.1
+
+
+SAMPLES = (1.5, 2.0, 0.8, 1.9, 1.2, 2.5)
+"""The speeds of six attempts."""
 
 
 def kernel(speed: float = 1.0, broken: str = "", note: str = "") -> str:
@@ -62,9 +77,18 @@ class FakeExecutor:
 
 @dataclass
 class World:
-    """Evaluates; ``evaluated`` lists each group by label, ``tick`` is called at every instant that a kill may hit."""
+    """Evaluates; ``tick`` is called at every instant that a kill may hit.
+
+    Groups are listed by label: ``evaluated`` those that are measured on all cases, ``screened`` and ``profiled`` the others.
+    ``proved``: the label and seed of what was only checked; ``refutes``: what fails a hidden case of a plan.
+    """
 
     evaluated: list[list[str]] = field(default_factory=list)
+    screened: list[list[str]] = field(default_factory=list)
+    profiled: list[list[str]] = field(default_factory=list)
+    proved: list[tuple[str, int]] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+    refutes: Callable[[Candidate, Plan], bool] = lambda candidate, plan: False
     tick: Callable[[str], None] = lambda what: None
 
     def evaluate(
@@ -80,18 +104,29 @@ class World:
     ) -> list[Evaluation]:
         """Stands in for ``harness.evaluate.evaluate``."""
         self.tick("evaluating")
-        self.evaluated.append([c.label for c in candidates])
+        whole = plan.cases == operator.cases
+        if not plan.measure:
+            self.proved.append((candidates[0].label, plan.seed))
+        else:
+            groups = self.profiled if plan.profile else self.evaluated if whole else self.screened
+            groups.append([c.label for c in candidates])
+            if groups is self.evaluated:
+                self.seeds.append(plan.seed)
         good = {c: NAIVE_EFFICIENCY * _speed(c) for c in candidates if not _broken(c)}
         seed = int(digest(*(c.id for c in candidates))[:6], 16)
         passed = factories.measured(operator, good, cases=plan.cases, seed=seed, at=seed)
         found = {e.candidate: e for e in passed}
         for broken in (c for c in candidates if _broken(c)):
             found[broken] = factories.failed(operator, broken, Status(f"{_broken(broken)}_failed"))
-        if not executor.measures:
+        for draft in (c for c in candidates if c.origin is Origin.AGENT and plan.heldout and self.refutes(c, plan)):
+            found[draft] = hidden_failure(operator, draft)
+        if not (executor.measures and plan.measure):
             nothing: dict[str, Any] = {"measurements": (), "profiles": (), "device": executor.device()}
             found = {c: replace(e, **nothing) for c, e in found.items()}
+        if not plan.profile:
+            found = {c: replace(e, profiles=()) for c, e in found.items()}
         self.tick("evaluated")
-        same = {"executor": executor.name, "command": command, "started_at": now()}
+        same: dict[str, Any] = {"executor": executor.name, "command": command, "started_at": now(), "seed": plan.seed}
         return [replace(found[c], **same) for c in candidates]
 
     def recall(
@@ -106,9 +141,23 @@ class World:
         progress: Progress | None = None,
     ) -> list[Evaluation]:
         """The same, on the recorded executor: a failure is found anew, times are those of earlier."""
+        if not plan.measure:
+            return self.evaluate(executor, operator, precision, candidates, plan, command=command, progress=progress)
         stored = executor.recall(operator, candidates)
         found = [stored.get(c.id) or factories.failed(operator, c, Status(f"{_broken(c)}_failed")) for c in candidates]
         return [replace(e, executor=executor.name, command=command, started_at=now()) for e in found]
+
+
+HIDDEN = Case((("N", 204327),), Split.HELDOUT, "spiked")
+"""A case that no prompt may name."""
+
+
+def hidden_failure(operator: Operator, draft: Candidate) -> Evaluation:
+    """A draft that is wrong on ``HIDDEN``, in the words that a check has for it."""
+    message = "Case N=204327,spiked (misaligned): y[204326] is 1234.5 where 8765.25 was expected; 204327 of 204327 elements are wrong."
+    failure = Failure(Fault.MISMATCH, message, "kernel.cu:3: thread 204326 read 8765.25")
+    check = CheckResult(HIDDEN, "misaligned", 77, False, 1e4, failure=failure)
+    return replace(factories.failed(operator, draft), failure=failure, checks=(check,))
 
 
 def _speed(candidate: Candidate) -> float:
@@ -149,6 +198,25 @@ class Scripted(Provider):
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:
         return (prompt_tokens + completion_tokens) * 1e-5
+
+
+class Sampled(Scripted):
+    """Answers the attempts of ``best_of_n``, each by its number, however they are timed; ``speeds`` has theirs."""
+
+    def __init__(self, speeds: Sequence[float], tick: Callable[[str], None] = lambda what: None) -> None:
+        super().__init__({}, tick)
+        self._speeds = speeds
+
+    def begin(self, run_id: str, task_id: str, answered: Sequence[CallRow]) -> None:
+        pass
+
+    def complete(self, agent: str, messages: Sequence[Message], limits: Limits) -> Reply:
+        self._tick("asking")
+        self.asked.append((agent, list(messages), limits))
+        number = re.search(r"This is attempt (\d+) of several", messages[-1].content)
+        assert number is not None
+        self._tick("answering")
+        return Reply(fenced(kernel(self._speeds[int(number[1]) - 1])), self.model, 1000, 500, 0.01)
 
 
 def planned(predicted: float, plan: str = "Load more at once.") -> str:

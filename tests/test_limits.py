@@ -11,10 +11,10 @@ import pytest
 
 from msbench import emulator, limits
 from msbench.executors.cpu import CpuExecutor
-from msbench.harness import build
+from msbench.harness.build import compile as build
 from msbench.model import BuildResult, Candidate, Fault
 from msbench.spec import Precision
-from tests.harness.fake_gpu import OPERATOR, tools
+from tests.gpu.fake_gpu import OPERATOR, tools
 
 GOOD = """
 __global__ void scale_kernel(const scalar_t* x, scalar_t* y, float a, int64_t n) {

@@ -45,7 +45,7 @@ def under(folder: str) -> set[str]:
 def test_every_file_of_the_package_is_in_it(names: set[str]) -> None:
     """Python, the emulator's headers and runtime, the CUDA runner, the prompts."""
     expected = under("msbench")
-    assert {"msbench/emulator/include/msbench_cpu/launch.hpp", "msbench/harness/native/runner/call.cuh"} <= expected
+    assert {"msbench/emulator/include/msbench_cpu/launch.hpp", "msbench/gpu/native/runner/call.cuh"} <= expected
     assert expected <= names
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from msbench.model import Ceilings
-from msbench.roofline import bound_ns, fraction, impossible
+from msbench.roofline import Bound, bound_ns, fraction, impossible
 
 CEILINGS = Ceilings(
     copy_bytes_per_s=4e12,
@@ -67,3 +69,10 @@ def test_what_fits_the_cache_may_beat_the_memory() -> None:
 def test_what_reaches_the_roofline_is_possible(nbytes: float, flops: float, compute: str) -> None:
     bound = bound_ns(nbytes, flops, compute, CEILINGS)
     assert impossible(bound.time_ns, nbytes=nbytes, flops=flops, ceilings=CEILINGS, l2_bytes=L2, floor_ns=1e3) is None
+
+
+def test_sectors_that_irregular_reads_move_are_bounded_by_l2() -> None:
+    assert bound_ns(3e9, 1e9, "fp32", CEILINGS, gathered=9e9) == Bound(pytest.approx(2e6), "L2")
+    assert bound_ns(3e9, 1e9, "fp32", CEILINGS, gathered=1e9).term == "memory"
+    unmeasured = replace(CEILINGS, l2_copy_bytes_per_s=0.0)
+    assert bound_ns(3e9, 1e9, "fp32", unmeasured, gathered=9e9).term == "memory"

@@ -18,6 +18,7 @@ from msbench.commands import without_seed
 from msbench.harness.protocols import Checks, Plan
 from msbench.model import Evaluation
 from msbench.optimize import Settings
+from msbench.optimize.hidden import plan_of_step
 from msbench.spec import Split
 from msbench.store.store import Store
 from tests import factories
@@ -64,7 +65,7 @@ def test_each_evaluation_draws_a_seed_and_its_command_repeats_it(monkeypatch: py
     for one, done in zip((first, second), shown, strict=True):
         assert 0 <= one.seed < DRAWN_SEEDS
         assert one.command == f"msbench {EVAL.removesuffix(' --db x.sqlite')} --seed {one.seed}"
-        assert f"repeat it:  {one.command}\n" in done.output
+        assert f"repeat it:  {one.command} --db x.sqlite\n" in done.output
     assert run(f"{second.command.removeprefix('msbench ')} --db y.sqlite", monkeypatch).exit_code == 0
     (again,) = evaluations("y.sqlite")
     assert (again.seed, again.command, hidden(again)) == (second.seed, second.command, hidden(second))
@@ -128,7 +129,8 @@ def test_a_search_that_goes_on_keeps_its_seed(monkeypatch: pytest.MonkeyPatch) -
         resumed, other = sorted(store.runs(), key=lambda one: one.started_at)
     assert (resumed.id, resumed.seed, resumed.settings) == (begun.id, begun.seed, begun.settings)
     assert other.seed != begun.seed
-    assert {one.seed for one in evaluations()} == {begun.seed, other.seed}
+    drawn = {plan_of_step(Settings.read(run.settings).plan, 0).seed for run in (begun, other)}
+    assert {one.seed for one in evaluations()} == drawn
 
 
 def test_a_replay_has_its_recordings_seed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from msbench.statistics import (
     geometric_mean,
     log_ratios,
     median,
+    proportion_interval,
     resampled_medians,
     tolerance,
 )
@@ -231,3 +232,11 @@ def test_geometric_mean(values: list[float]) -> None:
 def test_geometric_mean_of_nothing(values: list[float]) -> None:
     with pytest.raises(ValueError, match="positive"):
         geometric_mean(values)
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "low", "high"),
+    [(39, 40, 0.8684, 0.9994), (40, 40, 0.9119, 1.0), (0, 10, 0.0, 0.3085), (5, 10, 0.1871, 0.8129)],
+)
+def test_a_proportion_is_as_sure_as_it_has_trials(successes: int, trials: int, low: float, high: float) -> None:
+    assert proportion_interval(successes, trials) == pytest.approx((low, high), abs=1e-4)

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from msbench.audit.abi import Abi, Symbol
 from msbench.emulator import NotUnderstood, SourceFile
 from msbench.errors import MsbenchError
-from msbench.harness.toolchain import HEADERS
+from msbench.harness.build.toolchain import HEADERS
 
 _NEAR = 0.75  # how much alike, for difflib, a misspelt name is to the right one
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"](?P<name>[^">\n]+)', re.MULTILINE)

@@ -16,8 +16,8 @@ from msbench.audit.files import Found
 from msbench.audit.subjects import Item, Kind, Subject, planned, see_that_known
 from msbench.audit.times import rivals_of, time_files
 from msbench.audit.verdict import Verdict
-from msbench.harness.check import CaseCheck
-from msbench.harness.evaluate import harness_digest
+from msbench.harness.check.case import CaseCheck
+from msbench.harness.digest import harness_digest
 from msbench.harness.protocols import Executor, Plan, Progress
 from msbench.model import BuildResult, Candidate, digest
 

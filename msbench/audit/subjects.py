@@ -18,11 +18,11 @@ from msbench.audit.files import Found
 from msbench.audit.verdict import Tally, Verdict
 from msbench.errors import UnknownNameError, UnsupportedError, WorkerError
 from msbench.harness.arena import Layout
-from msbench.harness.check import VARIANTS, CaseCheck, fault_of
-from msbench.harness.compiler_output import named_after
+from msbench.harness.build.compiler_output import named_after
+from msbench.harness.check.case import VARIANTS, CaseCheck, fault_of
+from msbench.harness.check.schedule import EXTRA_LIMIT, EXTRA_SHARE, HELDOUT_ELEMENTS, work
 from msbench.harness.inputs import generate
 from msbench.harness.protocols import CountsMemory, Executor, Runner
-from msbench.harness.schedule import EXTRA_LIMIT, EXTRA_SHARE, HELDOUT_ELEMENTS, work
 from msbench.model import BuildResult, Candidate, Failure, Fault, Origin
 from msbench.operators import heldout, select_cases
 from msbench.spec import Case, Operator, Precision, Split

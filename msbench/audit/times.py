@@ -1,6 +1,6 @@
 """Times the files of a task that are right on the paper's sizes, against our own version and the library baselines.
 
-All are timed as whole calls (see ``harness/calls.py``), in one group, so that their ratios compare like with like.
+All are timed as whole calls (see ``gpu/timing/whole.py``), in one group, so that their ratios compare like with like.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How a command ends: every error as one sentence, every signal without a traceback, and an exit code that says which.
 
-0 all is well, 1 something did not pass (or nobody reads the output any more), 2 an error, 3 waiting for an answer,
+0 all is well (also if nobody reads the output any more), 1 something did not pass, 2 an error, 3 waiting for an answer,
 70 a bug in msbench, 128 + n ended by signal n (130: Ctrl-C).
 """
 
@@ -49,9 +49,9 @@ def ended(command: Callable[[], object]) -> int:
         try:
             code = _run(command)
             _flush()
-        except BrokenPipeError:  # the reader of our output has gone: `msbench ops | head`
+        except BrokenPipeError:  # the reader of our output has gone, and the last of it with them: `msbench ops | head`
             _discard_output()
-            code = 1
+            code = 0
         except OSError as error:  # or what an interruption made of a system call
             code = ERROR if caught else _said(ERROR, "red]error:[/", os_error(error))
         except KeyboardInterrupt:
@@ -67,6 +67,8 @@ def _run(command: Callable[[], object]) -> int:
         command()
         return 0
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # what typer and rich make of it
+            raise end.__context__ from None
         return end.code if isinstance(end.code, int) else 0 if end.code is None else ERROR
     except WaitingForAnswer as waiting:
         return _said(WAITING, "yellow]waiting:[/", str(waiting))

@@ -6,8 +6,6 @@ import shlex
 import sys
 from dataclasses import dataclass
 
-from msbench.store.engine import shown
-
 
 @dataclass
 class Interruption:
@@ -33,5 +31,7 @@ def begin() -> None:
 
 def goes_on_with_resume(db: str | None) -> None:
     """The command that was typed goes on with ``--resume``; where results go is part of it, but no password."""
+    from msbench.store.engine import shown
+
     words = [word.replace(db, shown(db)) if db else word for word in sys.argv[1:]]
     current.go_on = shlex.join(["msbench", *(word for word in words if word != "--resume"), "--resume"])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,16 +17,28 @@ from msbench import databases, operators
 from msbench.commands import without_place
 from msbench.errors import MsbenchError
 from msbench.spec import Precision, Task
-from msbench.store.store import Store
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+if TYPE_CHECKING:
+    from msbench.store.store import Store
+
+
+class _Console(Console):
+    """Whoever reads a pipe may leave (``msbench ops | head``): the work goes on, and nothing more is printed."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
+# In a pipe a row of a table stays a line, whatever reads it.
+out = _Console(highlight=False, width=None if sys.stdout and sys.stdout.isatty() else 240)
+err = _Console(stderr=True, highlight=False)
 
 Db = Annotated[
     str | None,
     typer.Option(
         "--db",
-        help="Read and write this database alone, a file or an SQLAlchemy URL; the shipped one is left out. "
+        help="Read and write only this database (a file or an SQLAlchemy URL), not the shipped one. "
         "Default: read the shipped one and db/*.sqlite, write db/local.sqlite.",
         show_default=False,
     ),
@@ -34,7 +47,7 @@ Ops = Annotated[
     Path | None,
     typer.Option(
         "--ops-dir",
-        help="The folder of your own operators, which are there beside the built-in ones.",
+        help="A folder of your own operators, added to the built-in ones.",
         show_default=False,
     ),
 ]
@@ -49,7 +62,8 @@ Device = Annotated[
 Exec = Annotated[
     str,
     typer.Option(
-        "--executor", help="auto, cuda (measures), cpu (checks only) or recorded (figures from the database)."
+        "--executor",
+        help="auto, cuda (measures; needs CUDA 12.4 or newer), cpu (checks only) or recorded (figures from the database).",
     ),
 ]
 
@@ -57,11 +71,11 @@ Exec = Annotated[
 def amount(value: float | None) -> float | None:
     """For options that are amounts: not even typer's ``min`` keeps NaN out."""
     if value is not None and not 0 <= value < math.inf:
-        raise typer.BadParameter(f"{value} is no amount: a number that is 0 or more is meant.")
+        raise typer.BadParameter(f"{value} is not an amount: expected a number of at least 0.")
     return value
 
 
-CASES_HELP = "paper, large, odd, heldout, all, smallest, or a case such as N=1024; several joined by '+'."
+CASES_HELP = "paper, large, odd, heldout, near, all, smallest, or a case such as N=1024; several joined by '+'."
 Cases = Annotated[
     str,
     typer.Option("--cases", help=CASES_HELP),
@@ -69,21 +83,23 @@ Cases = Annotated[
 Sittings = Annotated[
     int,
     typer.Option(
-        "--sittings",
+        "--sessions",
+        "--sittings",  # as recorded commands have it
         min=1,
         max=1000,
-        help="How many times a case is measured, each time in new processes; those of more than 0.2 ms four times at most, "
-        "of more than 20 ms once.",
+        help="In how many sessions a case is measured, each with new processes; at most four if a call takes more than 0.2 ms, "
+        "one if more than 20 ms.",
     ),
 ]
 SettledSittings = Annotated[
     int,
     typer.Option(
-        "--sittings",
+        "--sessions",
+        "--sittings",  # as recorded commands have it
         min=1,
         max=1000,
-        help="How many times a case is measured, each time in new processes; those of more than 0.2 ms four times at most, of "
-        "more than 20 ms once. From two on, as many more follow, up to four times as many, as it takes to know ratios to about ±0.7 %.",
+        help="In how many sessions a case is measured, each with new processes; at most four if a call takes more than 0.2 ms, "
+        "one if more than 20 ms. From two on, more follow until ratios are known to about ±0.7 %, up to four times as many.",
     ),
 ]
 SEEDS = 2**63 - 1  # the largest integer of a database
@@ -126,6 +142,18 @@ def command_line(without: str = "", seed: int | None = None) -> str:
     return shlex.join(["msbench", *words])
 
 
+def repeated(command: str, db: str | None) -> str:
+    """``command`` with the database that was named here: it is recorded without, and repeated with it."""
+    if db is None:
+        return command
+    from msbench.store.engine import shown
+
+    words = shlex.split(command)
+    end = words.index("--") if "--" in words else len(words)
+    words[end:end] = ["--db", shown(db)]
+    return shlex.join(words)
+
+
 def seeded(given: int | None, without: str = "") -> tuple[int, str]:
     """The seed, drawn if none is given, and what to type to repeat this with it (see ``command_line``)."""
     if given is not None:
@@ -149,7 +177,7 @@ def tasks_named(texts: list[str] | None, precision: Precision | None, ops_dir: P
 
 
 def pick_executor(
-    name: str, db: str | None, device: str | None, store: Store, *, recalls: bool = True, **options: Any
+    name: str, db: str | None, device: str | None, store: Store, *, recalls: bool = True, sanitize: bool = False
 ) -> Any:
     """The executor, told what is known already; a device that measures has its ceilings stored with the results.
 
@@ -161,10 +189,10 @@ def pick_executor(
     from msbench.harness.protocols import Remembers
 
     store.check_clock()
-    chosen = executors.pick(name, store=databases.reader(db), device=device, **options)
+    chosen = executors.pick(name, store=databases.reader(db), device=device, sanitize=sanitize)
     if not recalls and isinstance(chosen, Remembers):
         chosen.close()
-        chosen = executors.pick("cpu", device=device, **options)
+        chosen = executors.pick("cpu", sanitize=sanitize)
     ceilings = chosen.ceilings() if chosen.measures else None
     if ceilings is not None:
         store.add_ceilings(chosen.device(), ceilings)

@@ -6,7 +6,7 @@ import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -20,7 +20,9 @@ from msbench.cli._options import Device as DeviceOption
 from msbench.commands import without_seed
 from msbench.errors import MsbenchError
 from msbench.model import Device, Study, Trial
-from msbench.store.store import Store
+
+if TYPE_CHECKING:
+    from msbench.store.store import Store
 
 _EXPECTED = "builds alone, right on the paper's sizes and on unseen ones"
 
@@ -33,9 +35,7 @@ def audit(
     cases: Annotated[str, typer.Option("--cases", help=f"{CASES_HELP} Inputs are uniform in all of them.")] = (
         "paper+odd+heldout"
     ),
-    budget: Annotated[
-        float, typer.Option("--budget", callback=amount, help="Seconds of measuring a case may take.")
-    ] = 0.5,
+    budget: Annotated[float, typer.Option("--budget", callback=amount, help="Time budget per case, in seconds.")] = 0.5,
     markdown: Annotated[
         Path | None,
         typer.Option(
@@ -46,7 +46,7 @@ def audit(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of Markdown.")] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Take over the verdicts that the same command has found on this device.")
+        bool, typer.Option("--resume", help="Reuse verdicts that the same command has already found on this device.")
     ] = False,
     seed: Seed = None,
     device: DeviceOption = None,
@@ -56,9 +56,9 @@ def audit(
 
     Each file is compiled alone, checked on the paper's sizes and on sizes that it has not seen, and where it is right on
     the former timed against our version and the library baselines. Verdicts are recorded with the file's hash, never its
-    source. Exit code 1 if a file is not right. docs/audit.md tells more.
+    source. Exit code 1 if a file is not right. See docs/audit.md.
 
-    Example: `msbench audit kernels_of_theirs --abi mskernelbench --report audit.md`
+    Example: `msbench audit their_kernels --abi mskernelbench --report audit.md`
     """
     from msbench.audit import abi as conventions
     from msbench.audit import files
@@ -66,7 +66,7 @@ def audit(
     from msbench.audit.run import Settings, audit_digest, see_that_cases_are_known
     from msbench.audit.run import audit as audited
     from msbench.audit.verdict import Verdict
-    from msbench.harness.evaluate import harness_digest
+    from msbench.harness.digest import harness_digest
 
     found = files.find(folder, conventions.load(abi))
     see_that_cases_are_known(found, cases)

@@ -1,7 +1,8 @@
-"""Commands on databases: db merge, db check, db compare, db counts."""
+"""Commands on databases: db merge, db publish, db check, db repair, db compare, db counts."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +12,6 @@ from rich.table import Table
 from msbench import databases
 from msbench.cli._app import db_app
 from msbench.cli._options import Db, Ops, amount, err, out
-from msbench.store.engine import shown
 
 
 @db_app.command()
@@ -24,8 +24,9 @@ def merge(
 ) -> None:
     """Put into the database what another machine measured. Merging twice is the same as once.
 
-    Example: `msbench db merge from_the_gpu_machine.sqlite --db db/published.sqlite`
+    Example: `msbench db merge from_the_gpu_machine.sqlite`
     """
+    from msbench.store.engine import shown
     from msbench.store.merge import merge as merge_into
 
     with databases.writer(db) as target:
@@ -37,6 +38,36 @@ def merge(
 
 
 @db_app.command()
+def publish(
+    others: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Databases whose results are added, files or SQLAlchemy URLs; they are only read.", show_default=False
+        ),
+    ] = None,
+    target: Annotated[
+        Path, typer.Option("--db", help="The published database; created if missing.")
+    ] = databases.PUBLISHED,
+) -> None:
+    """Write the database that is committed: small, and without what was measured again since.
+
+    Of each version and device the newest complete session stays, of each trial the newest recording, and whatever a run's story
+    refers to; raw samples are kept. A new run's best version has to have passed hidden cases that the run never used. The site built from it is the same as before. A published database is only read
+    by the other commands.
+
+    Example: `msbench db publish db/local.sqlite from_the_gpu_machine.sqlite`
+    """
+    from msbench.store.publish import publish as publish_into
+
+    done = publish_into(target, others or [], proved=True)
+    for verb, counts in (("added", done.added), ("dropped as superseded", done.dropped)):
+        listed = ", ".join(f"{count} {table}" for table, count in counts.items()) or "nothing"
+        out.print(escape(f"{verb}: {listed}"), soft_wrap=True)
+    was = f", it was {done.before / 2**20:.1f} MiB" if done.before else ""
+    out.print(escape(f"{target}: {done.after / 2**20:.1f} MiB{was}"), soft_wrap=True)
+
+
+@db_app.command()
 def check(db: Db = None) -> None:
     """Verify every hash and reference. Exit code 1 if something is wrong.
 
@@ -44,6 +75,7 @@ def check(db: Db = None) -> None:
 
     Example: `msbench db check --db db/published.sqlite`
     """
+    from msbench.store.engine import shown
     from msbench.store.integrity import Unopened, check_files
 
     where = databases.paths(db)
@@ -55,7 +87,7 @@ def check(db: Db = None) -> None:
     damages = sum(not isinstance(problem, Unopened) for problem in problems)
     if damages:
         err.print(
-            f"{damages} problem(s): restore the database from a copy, or merge the good rows into a new one.",
+            f"{damages} problem(s): restore the database from a copy, or take its good rows: msbench db repair.",
             soft_wrap=True,
         )
     if problems:
@@ -65,11 +97,39 @@ def check(db: Db = None) -> None:
 
 
 @db_app.command()
+def repair(
+    damaged: Annotated[
+        str, typer.Argument(help="A database in which `msbench db check` finds problems; it is only read.")
+    ],
+    db: Annotated[str, typer.Option("--db", help="Where the good rows go: a new database, or one that is sound.")],
+) -> None:
+    """Take every good row of a damaged database, and name those that are left. Exit code 1 if some are.
+
+    Example: `msbench db repair db/local.sqlite --db db/repaired.sqlite`
+    """
+    from msbench.store.engine import shown
+    from msbench.store.repair import repair as take_good_rows
+    from msbench.store.store import Store
+
+    with Store.union([damaged]) as read, databases.writer(db) as target:
+        left = take_good_rows(read, target)
+        where = target.where
+    for says in left:
+        line = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in says)
+        out.print(f"[red]✗[/] {escape(line)}", soft_wrap=True)
+    out.print(
+        escape(f"{shown(damaged)} → {where}: {f'all but {len(left)} rows' if left else 'every row'}"), soft_wrap=True
+    )
+    if left:
+        raise typer.Exit(1)
+
+
+@db_app.command()
 def compare(
     before: Annotated[
         str, typer.Argument(help="A database with earlier times, a file or an SQLAlchemy URL; it is only read.")
     ],
-    factor: Annotated[float, typer.Option("--factor", min=1.0, help="How many times as long is worth a line.")] = 1.1,
+    factor: Annotated[float, typer.Option("--factor", min=1.0, help="List changes by at least this factor.")] = 1.1,
     db: Db = None,
 ) -> None:
     """Compare the times of two recordings on the same kind of device, version by version and case by case.
@@ -125,7 +185,7 @@ def counts(
 ) -> None:
     """Compare the bytes and FLOPs of the specs with what Nsight Compute counted on the large cases.
 
-    Of each task the version counts that moved the fewest bytes. Exit code 1 if a spec is further apart than the tolerance
+    Each task's version that moved the fewest bytes is taken. Exit code 1 if a spec is further apart than the tolerance
     and does not say why (`bytes_note`, `flops_note`). Profiles come from `msbench bench --profile`.
 
     Example: `msbench db counts --db db/published.sqlite`

@@ -73,7 +73,7 @@ def show(
 def new_op(
     name: Annotated[str, typer.Argument(help="Its name: a C identifier.")],
     ops_dir: Annotated[
-        Path, typer.Option("--ops-dir", help="The folder of your operators; made if it is not there.")
+        Path, typer.Option("--ops-dir", help="The folder of your operators; created if missing.")
     ] = Path("ops"),
 ) -> None:
     """Make a first operator of your own that runs; then edit its spec.py and naive.cu.

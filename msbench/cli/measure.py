@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import ExitStack, closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.markup import escape
@@ -28,17 +29,18 @@ from msbench.cli._options import (
     err,
     out,
     pick_executor,
+    repeated,
     seeded,
     tasks_named,
 )
-from msbench.commands import without_seed
+from msbench.cli._settings import origins, settings
 from msbench.errors import MsbenchError
 from msbench.model import Candidate, Origin, Status
 from msbench.spec import Precision
-from msbench.store.store import Store
 
 if TYPE_CHECKING:
-    from msbench.harness.batch import Job
+    from msbench.harness.batch.coordinator import Job
+    from msbench.store.store import Store
 
 _LONGEST = 4 * 2**20  # bytes of a kernel's source
 
@@ -50,9 +52,9 @@ def evaluate_file(
     precision: Annotated[Precision, typer.Option("--precision", help="Its element type.")],
     executor: Exec = "auto",
     cases: Cases = "all",
-    profile: Annotated[bool, typer.Option("--profile", help="Profile the largest case too.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Also profile the largest case.")] = False,
     sanitize: Annotated[
-        bool, typer.Option("--sanitize", help="With the cpu executor: run under AddressSanitizer.")
+        bool, typer.Option("--sanitize", help="Run under AddressSanitizer, on the processor (--executor cpu).")
     ] = False,
     sittings: SettledSittings = 7,
     quick: Annotated[
@@ -73,7 +75,7 @@ def evaluate_file(
     from msbench.harness.evaluate import Checks, Plan, evaluate
 
     operator = operators.load(op, ops_dir)
-    source = _read(file)
+    source = read_kernel(file)
     candidate = Candidate(op, precision, source, Origin.EXTERNAL, label=file.name)
     known = {c.id: c for c in operators.versions(operator, precision)}
     candidate = known.get(candidate.id, candidate)
@@ -100,13 +102,13 @@ def evaluate_file(
         sys.stdout.write(json.dumps(report.as_json(operator, results), indent=1) + "\n")
     else:
         report.evaluation(out, operator, results)
-        report.repeat(out, command)
+        report.repeat(out, repeated(command, db))
         out.print(f"recorded in {escape(store.where)}", soft_wrap=True)
     if results[0].status is not Status.PASSED:
         raise typer.Exit(1)
 
 
-def _read(file: Path) -> str:
+def read_kernel(file: Path) -> str:
     """A kernel's text, from a file or a pipe."""
     try:
         with file.open("rb") as opened:
@@ -114,7 +116,7 @@ def _read(file: Path) -> str:
     except (OSError, ValueError) as error:
         raise MsbenchError(f"{file} can't be read: {getattr(error, 'strerror', None) or error}.") from error
     if len(raw) > _LONGEST:
-        raise MsbenchError(f"{file} is no kernel: it has more than {_LONGEST // 2**20} MiB.")
+        raise MsbenchError(f"{file} is not a kernel: it is larger than {_LONGEST // 2**20} MiB.")
     return raw.decode("utf-8", errors="replace")
 
 
@@ -128,18 +130,20 @@ def bench(
         str,
         typer.Option(
             "--versions",
-            help="naive, library, best, or all; several joined by ','. The naive kernel always takes part.",
+            help="naive, library, best, or all; several joined by ','. The naive kernel takes part unless it is left out.",
         ),
     ] = "all",
+    without: Annotated[
+        str,
+        typer.Option("--without", help="Leave these out: naive, say, where it takes a hundred times as long."),
+    ] = "",
     cases: Cases = "all",
     executor: Exec = "auto",
     profile: Annotated[bool, typer.Option("--profile", help="Profile the largest case of every version.")] = False,
     profile_fastest: Annotated[
-        bool, typer.Option("--profile-fastest", help="Profile it of each task's fastest version only.")
+        bool, typer.Option("--profile-fastest", help="Profile only each task's fastest version.")
     ] = False,
-    budget: Annotated[
-        float, typer.Option("--budget", callback=amount, help="Seconds of measuring a case may take.")
-    ] = 0.5,
+    budget: Annotated[float, typer.Option("--budget", callback=amount, help="Time budget per case, in seconds.")] = 0.5,
     sittings: Sittings = 1,
     batch: Annotated[
         int | None,
@@ -154,7 +158,11 @@ def bench(
         bool, typer.Option("--quick", help="Check ordinary inputs only, not the adversarial ones.")
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Leave out the tasks that the same command has finished on this device.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Skip tasks that the same settings have already finished on this device, however they were typed.",
+        ),
     ] = False,
     profile_harness: Annotated[
         bool, typer.Option("--profile-harness", help="Show where msbench's own time goes, and record it.")
@@ -171,19 +179,20 @@ def bench(
 
     Example: `msbench bench softmax rms_norm/fp32 --versions naive,library --cases paper`
     """
-    from msbench.harness.batch import Job, evaluate_all
-    from msbench.harness.evaluate import Checks, Plan, harness_digest
+    from msbench.harness.batch.coordinator import Job, evaluate_all
+    from msbench.harness.batch.throughput import Passage, Throughput, trials
+    from msbench.harness.digest import harness_digest
+    from msbench.harness.evaluate import Checks, Plan
     from msbench.harness.protocols import Remembers
     from msbench.harness.spans import Spans, span
-    from msbench.harness.throughput import Passage, Throughput, trials
 
-    wanted, any_seed = _origins(versions), seed is None
+    wanted, any_seed = origins(versions, without), seed is None
     seed, command = seeded(seed, without="--resume")
     store = databases.writer(db)
     goes_on_with_resume(db)
     failed = 0
     passages: list[Passage] = []
-    with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
+    with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live, ExitStack() as last:
         jobs = [
             Job(
                 task.operator,
@@ -197,17 +206,22 @@ def bench(
                     seed=seed,
                     time_budget_s=budget,
                     sittings=sittings,
-                    trusted=Origin.EXPERT not in wanted,
+                    trusted=True,
                 ),
                 Spans() if profile_harness else None,
             )
             for task in tasks_named(tasks, precision, ops_dir)
         ]
+        if not (jobs := [job for job in jobs if job.candidates]):
+            raise MsbenchError("None of these tasks has such a version.")
         if resume:
             left = [job for job in jobs if not _is_done(store, chosen.device().id, job, command, any_seed)]
             out.print(f"{len(jobs) - len(left)} of {len(jobs)} tasks are done already.")
             jobs = left
         stream = evaluate_all(chosen, jobs, command=command, progress=live, batch=batch)
+        last.enter_context(
+            closing(cast("Generator[object, None, None]", stream))
+        )  # an error below ends its threads before the executor
         for number, (job, results) in enumerate(stream, 1):
             if isinstance(results, MsbenchError):
                 err.print(f"[red]{job.task}[/]: {escape(str(results))}", soft_wrap=True)
@@ -227,32 +241,23 @@ def bench(
             place = {"device_id": worked.id, "harness": harness_digest(), "command": command}
             store.add_trials(trials(passed, **place, created_at=now))
             report.throughput(out, passed)
-    report.repeat(out, command)
+    report.repeat(out, repeated(command, db))
     if failed:
         err.print(f"{failed} version(s) did not pass; the tables above say why.")
         raise typer.Exit(1)
 
 
 def _is_done(store: Store, device_id: str, job: Job, command: str, any_seed: bool) -> bool:
-    """Whether the database has an evaluation of every version, by this command and harness on this device.
+    """Whether the database has an evaluation of every version, by these settings and this harness on this device.
 
     ``any_seed``: the command's seed was drawn, as another one was when it was begun.
     """
-    from msbench.harness.evaluate import harness_digest
+    from msbench.harness.digest import harness_digest
 
-    name = without_seed if any_seed else str
-    wanted = device_id, harness_digest(), name(command)
+    wanted = device_id, harness_digest(job.operator), settings(command, any_seed)
     known = {version.id for version in store.versions(job.task)}
     return all(
-        c.id in known and wanted in {(e.device_id, e.harness, name(e.command)) for e in store.evaluations(c.id)}
+        c.id in known
+        and wanted in {(e.device_id, e.harness, settings(e.command, any_seed)) for e in store.evaluations(c.id)}
         for c in job.candidates
     )
-
-
-def _origins(text: str) -> tuple[Origin, ...]:
-    words = {"naive": Origin.NAIVE, "library": Origin.LIBRARY, "best": Origin.EXPERT}
-    chosen = list(words) if text == "all" else [w.strip() for w in text.split(",") if w.strip()]
-    for word in chosen:
-        if word not in words:
-            raise MsbenchError(f"--versions {word!r}: choose from {', '.join(words)} and all.")
-    return tuple({Origin.NAIVE: None} | {words[w]: None for w in chosen})

@@ -19,7 +19,7 @@ from msbench.model import Study, Trial
 from msbench.spec import Case, Precision, Task
 
 if TYPE_CHECKING:
-    from msbench.harness.mutation import Verdict
+    from msbench.study.mutation import Verdict
 
 _COLUMNS = ("operator", "precision", "mutant", "cases", "rejected", "smallest error / bound")
 
@@ -33,13 +33,13 @@ def mutants(
     precision: Annotated[Precision | None, typer.Option("--precision", help="Only this element type.")] = None,
     executor: Exec = "auto",
     cases: Annotated[
-        str, typer.Option("--cases", help=f"{CASES_HELP} Inputs are uniform in all of them.")
-    ] = "all+heldout",
+        str, typer.Option("--cases", help=f"{CASES_HELP} Inputs are those that a mutant names.")
+    ] = "all+heldout+near",
     markdown: Annotated[
         Path | None, typer.Option("--markdown", help="Write the table to this file too.", show_default=False)
     ] = None,
     record: Annotated[
-        bool, typer.Option("--record", help="Keep the verdicts in the database, for the site's page How we know.")
+        bool, typer.Option("--record", help="Record the verdicts, for the site's page How we know.")
     ] = False,
     seed: FixedSeed = 0,
     ops_dir: Ops = None,
@@ -53,8 +53,8 @@ def mutants(
     Example: `msbench mutants rms_norm softmax/bf16 --executor cpu --cases odd+heldout`
     """
     from msbench import executors
-    from msbench.harness.mutation import affordable, survey
     from msbench.harness.protocols import Remembers
+    from msbench.study.mutation import affordable, survey
 
     wanted = [(task, operators.mutants(task.operator)) for task in tasks_named(tasks, precision, ops_dir)]
     lacking = sorted({task.operator.name for task, found in wanted if not found})
@@ -109,7 +109,7 @@ def _print(task: Task, verdict: Verdict) -> None:
     out.print(
         f"{mark} {name}/{precision} {escape(mutant)}: {rejected} of {tried} cases rejected{closest}", soft_wrap=True
     )
-    if verdict.survived:
+    if verdict.survived and verdict.mutant.everywhere:
         out.print(f"    [red]passed[/] {escape('; '.join(_names(verdict.survived)))}", soft_wrap=True)
     for failure in verdict.failures.values():
         out.print(f"    [red]{failure.fault}[/] {escape(failure.message)}", soft_wrap=True)
@@ -120,7 +120,7 @@ def _names(cases: Sequence[Case]) -> list[str]:
 
 
 def _trials(found: Sequence[tuple[Task, Verdict]], device_id: str) -> Iterator[Trial]:
-    from msbench.harness.evaluate import harness_digest
+    from msbench.harness.digest import harness_digest
 
     harness, created_at = harness_digest(), datetime.now(UTC).isoformat(timespec="seconds")
     for task, verdict in found:
@@ -129,7 +129,7 @@ def _trials(found: Sequence[tuple[Task, Verdict]], device_id: str) -> Iterator[T
             yield Trial(
                 study=Study.MUTANTS,
                 subject=f"{task.id}: {verdict.mutant.name}",
-                expected="rejected on every case where it is wrong",
+                expected=f"rejected on {'every' if verdict.mutant.everywhere else 'at least one'} case where it is wrong",
                 outcome=f"rejected on {len(verdict.rejected)} of {verdict.tried} cases",
                 held=verdict.good,
                 details={
@@ -153,7 +153,8 @@ def _table(found: Sequence[tuple[Task, Verdict]], where: str) -> str:
         "# Wrong kernels that the check rejects",
         "",
         "Each operator's `mutants.py` holds small edits of its naive kernel that make it wrong. Each is checked as any version is, "
-        "with uniform inputs, on every case where it is wrong, and has to be rejected there. The last column is the smallest ratio, "
+        "on inputs that show it (uniform ones for most), on every case where it is wrong, and has to be rejected there; one that "
+        "looks at samples of its input first, on one case at least. The last column is the smallest ratio, "
         "over these cases, of the largest error to the operator's bound: 1 is the limit, and a dash stands for outputs that were "
         "not written or that have to be exact.",
         "",

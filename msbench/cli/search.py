@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import math
-import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from msbench import databases, operators, report
-from msbench.cli import _interruption
+from msbench.cli import _searches
 from msbench.cli._app import app
 from msbench.cli._options import (
     CASES_HELP,
@@ -31,14 +29,15 @@ from msbench.cli._options import (
     pick_executor,
     tasks_named,
 )
-from msbench.errors import MsbenchError, ProviderUnavailable, WaitingForAnswer
+from msbench.errors import MsbenchError, ProviderUnavailable
+from msbench.model import ProfileView
 from msbench.spec import Precision, Task
-from msbench.store.engine import shown
 
 if TYPE_CHECKING:
-    from msbench.optimize import Event, Settings
+    from msbench.optimize import Settings
     from msbench.providers import Provider
     from msbench.store.store import Store
+    from msbench.store.tables import RunRow
 
 
 PROMPTS = Path("prompts")
@@ -50,8 +49,13 @@ def optimize(
     tasks: Annotated[list[str] | None, typer.Argument(help="Operators or tasks (rms_norm, softmax/bf16).")] = None,
     precision: Annotated[Precision | None, typer.Option("--precision", help="Only this element type.")] = None,
     strategy: Annotated[
-        str, typer.Option("--strategy", help="How to search; see docs/adding_a_strategy.md.")
-    ] = "cudamaster",
+        str | None,
+        typer.Option(
+            "--strategy",
+            help="How to search; see docs/adding_a_strategy.md. Default: cudamaster; for a replay that of the recording.",
+            show_default=False,
+        ),
+    ] = None,
     provider: Annotated[
         str,
         typer.Option(
@@ -62,7 +66,7 @@ def optimize(
         str,
         typer.Option(
             "--model",
-            help="The model's name at the endpoint. Default: MSBENCH_MODEL, else the endpoint's own.",
+            help="The model's name at the endpoint, or planner=A,coder=B. Default: MSBENCH_MODEL, else the endpoint's own.",
             show_default=False,
         ),
     ] = "",
@@ -75,9 +79,28 @@ def optimize(
             show_default=False,
         ),
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every task that there is.")] = False,
+    unfinished: Annotated[
+        bool,
+        typer.Option(
+            "--unfinished",
+            help="Go on with all unfinished runs, or with those of the named tasks, of which those without a run begin one.",
+        ),
+    ] = False,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many tasks go on at a time, beside each other.")] = 8,
+    start: Annotated[
+        str | None,
+        typer.Option("--start", help="Go on from this version (its id), which is measured first.", show_default=False),
+    ] = None,
+    profile_view: Annotated[
+        ProfileView,
+        typer.Option(
+            "--profile-view", help="What agents see of profiles: what bears on the bottleneck, all, or nothing."
+        ),
+    ] = ProfileView.FILTERED,
     resume: Annotated[
         str | None,
-        typer.Option("--resume", help="Go on with this run (its id or the beginning of it).", show_default=False),
+        typer.Option("--resume", help="Continue this run (its id, or the start of it).", show_default=False),
     ] = None,
     cases: Annotated[
         str | None,
@@ -91,21 +114,41 @@ def optimize(
         typer.Option(
             "--price",
             metavar="IN,OUT",
-            help="With --provider openai: dollars a million prompt tokens and a million completion tokens.",
+            help="With --provider openai: dollars per million prompt tokens and per million completion tokens.",
+            show_default=False,
+        ),
+    ] = None,
+    patience: Annotated[
+        float,
+        typer.Option(
+            callback=amount,
+            help="With --provider openai: most seconds to wait for one that is overloaded, in all of a call.",
+        ),
+    ] = 120.0,
+    answer_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Longest answer to ask for, in tokens. Default: the model's own.", show_default=False),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="With --provider openai: handed on with each request, say temperature=0.7 or reasoning_effort=high.",
             show_default=False,
         ),
     ] = None,
     max_usd: Annotated[
-        float | None, typer.Option(callback=amount, help="Most dollars to spend; needs --price.", show_default=False)
+        float | None, typer.Option(callback=amount, help="Dollars to spend at most; needs --price.", show_default=False)
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=0, help="Most tokens to spend.", show_default=False)] = None,
-    max_calls: Annotated[int | None, typer.Option(min=0, help="Most model calls.", show_default=False)] = None,
-    max_evaluations: Annotated[int | None, typer.Option(min=0, help="Most evaluations.", show_default=False)] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=0, help="Tokens to spend at most.", show_default=False)] = None,
+    max_calls: Annotated[int | None, typer.Option(min=0, help="Model calls at most.", show_default=False)] = None,
+    max_evaluations: Annotated[int | None, typer.Option(min=0, help="Evaluations at most.", show_default=False)] = None,
     max_gpu_seconds: Annotated[
-        float | None, typer.Option(callback=amount, help="Most seconds of GPU time.", show_default=False)
+        float | None, typer.Option(callback=amount, help="Seconds of GPU time at most.", show_default=False)
     ] = None,
     max_seconds: Annotated[
-        float | None, typer.Option(callback=amount, help="Most seconds of wall time.", show_default=False)
+        float | None, typer.Option(callback=amount, help="Seconds of wall time at most.", show_default=False)
     ] = None,
     prompts: Annotated[
         Path, typer.Option("--prompts", help="With --provider manual: the folder of prompts and answers.")
@@ -114,7 +157,8 @@ def optimize(
         bool,
         typer.Option(
             "--wait/--no-wait",
-            help="With --provider manual: wait for the answer, or end with exit code 3 and go on by --resume.",
+            help="With --provider manual: wait for the answer, or take those that are there, evaluate them in one batch, "
+            "write the next prompts and end with exit code 3; go on by --resume or --unfinished.",
         ),
     ] = True,
     recording: Annotated[
@@ -125,9 +169,7 @@ def optimize(
             show_default=False,
         ),
     ] = "",
-    budget: Annotated[
-        float, typer.Option("--budget", callback=amount, help="Seconds of measuring a case may take.")
-    ] = 2.0,
+    budget: Annotated[float, typer.Option("--budget", callback=amount, help="Time budget per case, in seconds.")] = 2.0,
     write_best: Annotated[
         Path | None,
         typer.Option("--write-best", help="Also write each best version to FOLDER/OPERATOR/best/.", show_default=False),
@@ -151,122 +193,148 @@ def optimize(
 
     Everything is stored as it happens; an interrupted run goes on with --resume.
 
+    Several tasks go on side by side: the GPU measures one while models think about others. One that fails ends no other.
+
+    With prompt files, again and again: `msbench optimize --all --unfinished --provider manual --no-wait`
+
     Example: `msbench optimize softmax/bf16 --rounds 6 --price 1.25,10 --max-usd 2`
     """
-    if not tasks and resume is None:
+    if not tasks and resume is None and not every and not unfinished:
         raise MsbenchError(
-            "Name an operator or a task to optimize, such as `msbench optimize softmax/bf16`, or a run to --resume."
+            "Name an operator or a task to optimize, such as `msbench optimize softmax/bf16`, --all, or a run to --resume."
         )
     from msbench import agents, providers
     from msbench.optimize import Budget
-    from msbench.optimize import optimize as run_engine
+    from msbench.store.engine import shown
 
-    prices = _prices(price)
+    prices, passed_on = _prices(price), _passed_on(option or [])
     store, readers = databases.writer(db), databases.reader(db)
-    watch = _Watch(
-        wait, prompts=None if prompts == PROMPTS else prompts, price=price, write_best=write_best, ops_dir=ops_dir,
-        device=device, db=shown(db) if db else None,
+    watch = _searches.Watch(
+        wait, option, patience=None if patience == 120.0 else patience, prompts=None if prompts == PROMPTS else prompts,
+        price=price, write_best=write_best, ops_dir=ops_dir, device=device, db=shown(db) if db else None,
     )  # fmt: skip
     limits = Budget(max_usd, max_tokens, max_calls, max_evaluations, max_gpu_seconds, max_seconds)
-    asked_for = model
-    if resume is not None:
-        row = store.run(resume)
-        tasks, strategy, provider, executor, model = (
-            [row.task_id],
-            row.strategy,
-            row.provider,
-            row.executor,
-            model or row.model,
-        )
-        recording = recording or row.replay_of or ""
-    chosen_strategy = agents.pick(strategy)
     drawn = draw_seed()
-    searches = []  # all of them, so that what can't be begun is refused before the first one takes its time
-    for task in tasks_named(tasks, precision, ops_dir):
+
+    def answering(name: str, of: str, recorded: str) -> Provider:
         answers = providers.pick(
-            provider, model=model, price=prices, folder=prompts, wait=wait, store=readers, run=recording
-        )
-        if asked_for and answers.name == "replay":
+            name, model=of, price=prices, folder=prompts, wait=wait, store=readers, run=recorded, patience_s=patience,
+            options=passed_on,
+        )  # fmt: skip
+        if model and answers.name == "replay":
             raise MsbenchError(
-                f"--model {asked_for}: recorded answers are given again here, whoever gave them. Leave it out, or set "
+                f"--model {model}: recorded answers are given again here, whoever gave them. Leave it out, or set "
                 "OPENAI_API_KEY (or OPENAI_BASE_URL) to ask that model."
             )
+        return answers
+
+    def going_on(row: RunRow) -> _searches.Search:
+        answers = answering(row.provider, model or row.model, recording or row.replay_of or "")
+        return _searches.Search(_searches.task_of(row, ops_dir), answers, row.strategy, None, row.id, command_line())
+
+    def beginning(task: Task) -> _searches.Search:
+        nonlocal executor
+        answers = answering(provider, model, recording)
         try:
-            settings = None if resume else _settings(task, answers, cases, rounds, seed, drawn, budget)
+            settings = _settings(
+                task, answers, cases, rounds, seed, drawn, budget, answer_tokens, profile_view, readers
+            )
+            recorded = answers.recording(task.id)
+            settings = replace(settings, start=_of(task, readers, start) if start else settings.start)
         except ProviderUnavailable as error:
             raise ProviderUnavailable(f"{error}{_ALONE if db and answers.name == 'replay' else ''}") from error
-        searches.append((task, answers, settings))
+        if recorded is not None and executor == "auto":
+            executor = "cpu" if recorded.executor == "cpu" else "recorded"  # measured anew, the prompts were others
+        chosen = strategy or (recorded.strategy if recorded else "cudamaster")
+        typed = command_line(seed=settings.plan.seed if seed is None else None)
+        return _searches.Search(task, answers, chosen, settings, None, typed)
+
+    if strategy:
+        agents.pick(strategy)
+    searches = []  # all of them, so that what can't be begun is refused before the first one takes its time
+    named = tasks_named(tasks, precision, ops_dir) if tasks or every else []
+    if resume is not None:
+        row = store.run(resume)
+        searches, executor = [going_on(row)], row.executor
+    elif not unfinished:
+        searches = [beginning(task) for task in named]
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live, watch.waiting():
         report.machine(out, chosen)
-        for task, answers, settings in searches:
-            live.task(task.id)
-            summary = run_engine(
-                task,
-                strategy=chosen_strategy,
-                provider=answers,
-                executor=chosen,
-                store=store,
-                readers=readers,
-                plan=settings.plan if settings else None,
-                rounds=settings.rounds if settings else rounds,
-                seed=settings.plan.seed if settings else 0,
-                budget=None if resume and limits == Budget() else limits,
-                resume=resume,
-                command=command_line(seed=settings.plan.seed if settings and seed is None else None),
-                progress=live,
-                watch=watch,
-            )
-            report.run(out, summary)
-            if write_best is not None:
-                _write_best(store, summary.run_id, write_best)
-
-
-class _Watch:
-    """Shows what happens in a run, and knows what to type to go on with it.
-
-    ``wait`` and ``options`` are what was given and is not stored with the run.
-    """
-
-    def __init__(self, wait: bool, **options: object) -> None:
-        self._words = [] if wait else ["--no-wait"]
-        for name, value in options.items():
-            if value is not None:
-                self._words += [f"--{name.replace('_', '-')}", str(value)]
-
-    def __call__(self, event: Event) -> None:
-        _interruption.current.go_on = shlex.join(["msbench", "optimize", "--resume", event.run, *self._words])
-        report.event(out, event)
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Adds to what a run stops for how to go on then. It is not stored: whose machine that is is nobody's business."""
-        try:
-            yield
-        except (ProviderUnavailable, WaitingForAnswer) as error:
-            if not _interruption.current.go_on:
-                raise
-            raise type(error)(f"{str(error).rstrip('.')}. Then go on with: {_interruption.current.go_on}") from error
+        if unfinished:
+            rows, new = _searches.unfinished(store, named, chosen)
+            searches = [*map(going_on, rows), *map(beginning, new)]
+            if not searches:
+                out.print("No run is unfinished.")
+                return
+        opened = _searches.device(chosen, lambda: pick_executor(executor, db, device, store))
+        alone = len(searches) == 1 and not unfinished
+        if alone:
+            live.task(searches[0].task.id)
+        else:
+            watch.board = report.Board(out, live, len(searches))
+        found = _searches.go(
+            searches, chosen, opened, watch, live, at_once=jobs, lockstep=not wait, store=store, readers=readers,
+            rounds=rounds, budget=None if (resume or unfinished) and limits == Budget() else limits,
+        )  # fmt: skip
+    for one in found:
+        if one.summary and alone:
+            report.run(out, one.summary)
+        if one.summary and write_best is not None:
+            _write_best(store, one.summary.run_id, write_best)
+    if alone and found[0].error:
+        with watch.waiting():
+            raise found[0].error
+    if not alone:
+        _searches.conclude(found)
 
 
 def _settings(
-    task: Task, answers: Provider, cases: str | None, rounds: int | None, seed: int | None, drawn: int, budget: float
-) -> Settings:
+    task: Task, answers: Provider, cases: str | None, rounds: int | None, seed: int | None, drawn: int, budget: float,
+    answer_tokens: int | None, profile_view: ProfileView, readers: Store,
+) -> Settings:  # fmt: skip
     """What a new run is started with; what is not given is that of the recording, if answers come from one.
 
     ``drawn``: the seed where there is neither.
     """
     from msbench.harness.evaluate import Plan
     from msbench.optimize import ROUNDS, Settings
+    from msbench.optimize.knowledge import gather
 
     recorded = answers.recording(task.id)
     if recorded is None:
-        known = Settings(Plan(operators.select_cases(task.operator, "all"), seed=drawn), ROUNDS, None)
+        plan = Plan(operators.select_cases(task.operator, "all"), seed=drawn)
+        known = Settings(plan, ROUNDS, None, profile_view=profile_view, knowledge=gather(readers, task))
     else:
         known = Settings.read(recorded.settings)
     seed = known.plan.seed if seed is None else seed
     chosen = operators.select_cases(task.operator, cases, seed) if cases else known.plan.cases
     plan = replace(known.plan, cases=chosen, profile=True, seed=seed, time_budget_s=budget)
-    return replace(known, plan=plan, rounds=known.rounds if rounds is None else rounds)
+    longest = known.max_tokens if answer_tokens is None else answer_tokens
+    return replace(known, plan=plan, rounds=known.rounds if rounds is None else rounds, max_tokens=longest)
+
+
+def _passed_on(options: list[str]) -> dict[str, object]:
+    """``NAME=VALUE`` as a mapping; values are JSON where they can be, else text."""
+    found: dict[str, object] = {}
+    for option in options:
+        name, given, value = option.partition("=")
+        if not given or not name.strip():
+            raise MsbenchError(f"--option {option!r}: NAME=VALUE is meant, say temperature=0.7.")
+        try:
+            found[name.strip()] = json.loads(value)
+        except ValueError:
+            found[name.strip()] = value
+    return found
+
+
+def _of(task: Task, readers: Store, version: str) -> str:
+    """The version's whole id, if it is one of the task."""
+    candidate = readers.candidate(version)
+    if (candidate.operator, candidate.precision) != (task.operator.name, task.precision):
+        raise MsbenchError(
+            f"--start {version}: that is a version of {candidate.operator}/{candidate.precision}, not of {task.id}."
+        )
+    return candidate.id
 
 
 def _prices(text: str | None) -> tuple[float, float] | None:
@@ -278,7 +346,7 @@ def _prices(text: str | None) -> tuple[float, float] | None:
             raise ValueError
     except ValueError:
         raise MsbenchError(
-            f"--price {text!r}: two numbers are meant, dollars a million prompt and completion tokens, say 1.25,10."
+            f"--price {text!r}: expected two numbers, dollars per million prompt and completion tokens, such as 1.25,10."
         ) from None
     return prompt, completion
 

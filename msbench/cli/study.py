@@ -7,7 +7,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -19,7 +19,9 @@ from msbench.cli._options import Db, Device, FixedSeed, SettledSittings, amount,
 from msbench.commands import without_budget
 from msbench.errors import DeviceError, MsbenchError
 from msbench.model import Study, Trial
-from msbench.store.store import Store
+
+if TYPE_CHECKING:
+    from msbench.store.store import Store
 
 
 @app.command()
@@ -32,7 +34,7 @@ def study(
     budget: Annotated[
         float | None,
         typer.Option(
-            "--budget", callback=amount, help="Begin no further task after so many seconds.", show_default=False
+            "--budget", callback=amount, help="Start no new task after this many seconds.", show_default=False
         ),
     ] = None,
     resume: Annotated[
@@ -69,7 +71,7 @@ def study(
         for path in page.write(databases.reader(db), write):
             out.print(f"wrote {escape(str(path))}", soft_wrap=True)
         return
-    from msbench.harness.evaluate import harness_digest
+    from msbench.harness.digest import harness_digest
     from msbench.study.record import Settings, record
     from msbench.study.subjects import choose
 
@@ -103,7 +105,7 @@ def study(
 
 def _on_a_gpu(db: str | None, device: str | None, store: Store) -> Any:
     """The executor that measures. Where there is no GPU the others are no way out: they have nothing to time."""
-    from msbench.harness.gpus import gpus
+    from msbench.gpu.devices import gpus
 
     try:
         return pick_executor("cuda", db, device, store)

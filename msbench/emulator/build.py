@@ -1,8 +1,4 @@
-"""Compiles a CUDA file for the host: rewrite, g++, a shared library that runs its kernels on fibers.
-
-The kernel's own object is kept beside the library, for who wants to know what it calls, and the preprocessed text that it
-was made from. That text itself is compiled, so nothing can differ between what is read and what runs.
-"""
+"""Compiles a CUDA file for the host: rewrite, g++, a shared library that runs its kernels on fibers."""
 
 from __future__ import annotations
 
@@ -15,7 +11,6 @@ from pathlib import Path
 
 from msbench.emulator import host_compiler
 from msbench.emulator.host_compiler import INCLUDE_DIR, HostCompiler, Prepared, work_folder
-from msbench.emulator.lexer import includes
 from msbench.emulator.rewrite import Rewritten, rewrite
 from msbench.emulator.unsupported import unsupported_construct
 from msbench.errors import BuildError, UnsupportedError
@@ -23,27 +18,17 @@ from msbench.limits import Ended
 from msbench.model import digest
 from msbench.resources import cache_dir
 
-_OWN_CODE = re.compile(r"(?:::)?msbench_cpu(?:_[0-9a-f]{32})?::")
-_REWRITTEN_NAME = re.compile(r"\bmsbench_cpu(?=::)")
-_KEPT = ("kernel.o", "kernel.ii", "headers.ii", "kernel.so", "facts.json")
+_OWN_CODE = re.compile(r"(?:::)?msbench_cpu::")
+_KEPT = ("kernel.so", "facts.json")
 """A build's files; the last one says that the others are whole."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """A library that exports what the source exports, and msbench_cpu_configure and msbench_cpu_failure.
-
-    ``object`` is the source alone, before it was linked with the emulator's runtime; ``preprocessed`` is what it was compiled
-    from, and ``headers`` what becomes of the headers that it names where nothing of the file itself comes before them.
-    ``runtime_name`` is what the rewriter calls the runtime's namespace in this file: the file can't know it.
-    """
+    """A library that exports what the source exports, and msbench_cpu_configure and msbench_cpu_failure."""
 
     id: str
     library: Path
-    object: Path
-    preprocessed: Path
-    headers: Path
-    runtime_name: str
     toolchain: str
     flags: tuple[str, ...]
     seconds: float
@@ -78,16 +63,14 @@ def build(
     header_parts = [part for item in sorted(rewritten.headers.items()) for part in item]
     build_id = digest("cpu", prepared.key, name, source, preinclude, rewritten.source, *header_parts, *flags)
     kept = cache_dir() / "emulator" / "builds" / build_id
-    runtime_name = f"msbench_cpu_{build_id}"
     if all((kept / file).is_file() for file in _KEPT):
-        return _built(build_id, kept, runtime_name, compiler, flags, cached=True)
+        return _built(build_id, kept, compiler, flags, cached=True)
     started = time.monotonic()
     with work_folder() as work:
         (work / Path(name).name).write_text(source, encoding="utf-8")  # g++ quotes it in its messages
-        _lay_out(work, Path(name).name, rewritten, preinclude, runtime_name)
+        _lay_out(work, Path(name).name, rewritten, preinclude)
         ended = Ended(0, "")
         said = ""
-        _headers_alone(compiler, flags, work, prepared, rewritten, include_dirs)
         for arguments in _steps(flags, Path(name).name, prepared, include_dirs):
             ended = compiler.run(arguments, work, time_limit_s)
             said += ended.said
@@ -105,20 +88,14 @@ def build(
         kept.mkdir(parents=True, exist_ok=True)
         for file in _KEPT:
             (work / file).replace(kept / file)
-    return _built(build_id, kept, runtime_name, compiler, flags, cached=False)
+    return _built(build_id, kept, compiler, flags, cached=False)
 
 
-def _built(
-    build_id: str, kept: Path, runtime_name: str, compiler: HostCompiler, flags: tuple[str, ...], cached: bool
-) -> Built:
+def _built(build_id: str, kept: Path, compiler: HostCompiler, flags: tuple[str, ...], cached: bool) -> Built:
     facts = json.loads((kept / "facts.json").read_text(encoding="utf-8"))
     return Built(
         id=build_id,
         library=kept / "kernel.so",
-        object=kept / "kernel.o",
-        preprocessed=kept / "kernel.ii",
-        headers=kept / "headers.ii",
-        runtime_name=runtime_name,
         toolchain=f"g++ {compiler.version}",
         flags=flags,
         seconds=facts["seconds"],
@@ -127,56 +104,33 @@ def _built(
     )
 
 
-def _lay_out(work: Path, file_name: str, rewritten: Rewritten, preinclude: str, runtime_name: str) -> None:
-    """Write what the compiler reads. Only the rewriter's own text names the runtime by ``runtime_name``."""
+def _lay_out(work: Path, file_name: str, rewritten: Rewritten, preinclude: str) -> None:
+    """Write what the compiler reads."""
     for folder in ("rewritten", "headers"):
         (work / folder).mkdir()
-    (work / "rewritten" / file_name).write_text(_REWRITTEN_NAME.sub(runtime_name, rewritten.source), encoding="utf-8")
-    (work / "preinclude.h").write_text(f"namespace {runtime_name} = msbench_cpu;\n{preinclude}", encoding="utf-8")
+    (work / "rewritten" / file_name).write_text(rewritten.source, encoding="utf-8")
+    (work / "preinclude.h").write_text(preinclude, encoding="utf-8")
     for header, text in rewritten.headers.items():
         path = work / "headers" / header
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_REWRITTEN_NAME.sub(runtime_name, text), encoding="utf-8")
-
-
-def _headers_alone(
-    compiler: HostCompiler,
-    flags: Sequence[str],
-    work: Path,
-    prepared: Prepared,
-    rewritten: Rewritten,
-    include_dirs: Sequence[Path],
-) -> None:
-    """Preprocess the headers that the file names, in its order and without its macros; nothing where that does not work."""
-    named = [name for name in includes(rewritten.source) if not set('<>"\\\n') & set(name)]
-    text = "".join(f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in dict.fromkeys(named))
-    (work / "rewritten" / "headers").write_text(text, encoding="utf-8")
-    if text:
-        compiler.run([*_reading(flags, prepared, include_dirs), "rewritten/headers", "-o", "headers.ii"], work, None)
-    (work / "headers.ii").touch()
-
-
-def _reading(flags: Sequence[str], prepared: Prepared, include_dirs: Sequence[Path]) -> list[str]:
-    """g++'s arguments for preprocessing; what was precompiled is named, not written out."""
-    return [
-        *("-E", "-fpch-preprocess", *flags),
-        *("-include", str(prepared.prefix), "-include", "preinclude.h"),
-        *("-I", "headers", "-isystem", str(INCLUDE_DIR)),
-        *(part for d in include_dirs for part in ("-I", str(d))),
-        *("-x", "c++"),
-    ]
+        path.write_text(text, encoding="utf-8")
 
 
 def _steps(
     flags: Sequence[str], file_name: str, prepared: Prepared, include_dirs: Sequence[Path]
 ) -> Iterator[list[str]]:
-    """g++'s arguments, one call after the other: preprocess, compile, link."""
-    yield [*_reading(flags, prepared, include_dirs), f"rewritten/{file_name}", "-o", "kernel.ii"]
-    yield [*flags, "-x", "c++-cpp-output", "-c", "kernel.ii", "-o", "kernel.o"]
+    """g++'s arguments, one call after the other: compile, link."""
+    yield [
+        *flags,
+        *("-include", str(prepared.prefix), "-include", "preinclude.h"),
+        *("-I", "headers", "-isystem", str(INCLUDE_DIR)),
+        *(part for d in include_dirs for part in ("-I", str(d))),
+        *("-x", "c++", "-c", f"rewritten/{file_name}", "-o", "kernel.o"),
+    ]
     yield [
         *flags,
         *("kernel.o", *map(str, prepared.runtime)),
-        *("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-Wl,-z,relro", "-lpthread", "-o", "kernel.so"),
+        *("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-lpthread", "-o", "kernel.so"),
     ]
 
 

@@ -11,14 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from msbench.lexemes import LEXEME, is_literal
+
 _SPACE = re.compile(r"(?:\s|\\\n)+")
 _COMMENT = re.compile(r"//(?:[^\n\\]|\\.|\\\n)*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_RAW_STRING = re.compile(r'(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\(')
-_STRING = re.compile(r'(?:u8|[uUL])?"(?:[^"\\\n]|\\.)*"?', re.DOTALL)
-_CHARACTER = re.compile(r"(?:u8|[uUL])?'(?:[^'\\\n]|\\.)*'?", re.DOTALL)
-_WORD = re.compile(r"[^\W\d]\w*")
-_NUMBER = re.compile(r"\.?\d(?:[eEpP][+-]|'?[\w.])*")
-_PUNCTUATION = re.compile(r"<<<|::|->|##|\.\.\.|.", re.DOTALL)
+_WHOLE = ("<<<", "::", "->", "##", "...")  # operators that are one token; of others each character is one
 _DIRECTIVE = re.compile(r"#[ \t]*(?P<name>\w*)")
 _DEFINED = re.compile(r"[ \t]*\w+(?:\([^)\n]*\))?")
 _LINE_REST = re.compile(r"(?:/\*.*?(?:\*/|\Z)|\\\n|[^\n])*", re.DOTALL)
@@ -75,20 +72,14 @@ def _scan(source: str) -> Iterator[Token]:
 
 
 def _token(source: str, position: int) -> tuple[Kind, int]:
-    if found := _RAW_STRING.match(source, position):
-        closing = f'){found["mark"]}"'
-        end = source.find(closing, found.end())
-        return Kind.STRING, len(source) if end < 0 else end + len(closing)
-    for pattern, kind in (
-        (_STRING, Kind.STRING),
-        (_CHARACTER, Kind.STRING),
-        (_WORD, Kind.WORD),
-        (_NUMBER, Kind.NUMBER),
-        (_PUNCTUATION, Kind.PUNCTUATION),
-    ):
-        if found := pattern.match(source, position):
-            return kind, found.end()
-    raise AssertionError("a character that is neither space nor token")
+    found = LEXEME.match(source, position)
+    assert found is not None
+    if is_literal(found):
+        return Kind.STRING, found.end()
+    if found["operator"] is None:
+        return Kind.WORD if found["word"] is not None else Kind.NUMBER, found.end()
+    whole = next((one for one in _WHOLE if found[0].startswith(one)), found[0][0])
+    return Kind.PUNCTUATION, position + len(whole)
 
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"(?P<local>[^"\n]+)"|<(?P<system>[^>\n]+)>)', re.MULTILINE)

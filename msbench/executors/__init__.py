@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from msbench import plugins
 from msbench.errors import DeviceError, ToolchainError, UnknownNameError
 
 if TYPE_CHECKING:
     from msbench.harness.protocols import Executor
+    from msbench.store.store import Store
 
 AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What an executor is made with.
+
+    ``device``: which one, by index, UUID or recorded name; None for the first. ``store``: what was measured before.
+    ``sanitize``: check under a sanitizer; an executor that has none refuses.
+    """
+
+    device: str | None = None
+    store: Store | None = None
+    sanitize: bool = False
 
 
 def names() -> tuple[str, ...]:
@@ -18,24 +33,23 @@ def names() -> tuple[str, ...]:
     return (AUTO, *plugins.names(__name__))
 
 
-def pick(name: str, **options: Any) -> Executor:
-    """The executor called ``name``, ready to use; the caller closes it.
+def pick(name: str, *, device: str | None = None, store: Store | None = None, sanitize: bool = False) -> Executor:
+    """The executor called ``name``, made with these ``Options``; the caller closes it.
 
     ``auto`` is ``cuda`` where a GPU and a compiler for it work, else ``recorded``; with ``sanitize`` it is ``cpu``, the
     one that can.
 
-    Args:
-        options: ``sanitize``, ``store`` (a ``Store`` of what was measured before), ``device``.
-
     Raises:
         UnknownNameError: there is no such executor.
+        ExecutorError: it can't do what the options say.
         DeviceError, ToolchainError: it doesn't work here; the message says what is missing and how to get it.
     """
     if name not in names():
         raise UnknownNameError("executor", name, names())
+    options = Options(device, store, sanitize)
     if name != AUTO:
         return _create(name, options)
-    if options.get("sanitize"):
+    if sanitize:
         return _create("cpu", options)
     try:
         return _create("cuda", options)
@@ -43,6 +57,6 @@ def pick(name: str, **options: Any) -> Executor:
         return _create("recorded", options)
 
 
-def _create(name: str, options: dict[str, Any]) -> Executor:
-    executor: Executor = plugins.load(__name__, name, "executor").create(**options)
+def _create(name: str, options: Options) -> Executor:
+    executor: Executor = plugins.load(__name__, name, "executor").create(options)
     return executor

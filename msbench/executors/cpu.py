@@ -18,18 +18,16 @@ import numpy as np
 
 from msbench import emulator, limits, operators, resources
 from msbench.errors import BuildError, LaunchFailed, UnsupportedError, WorkerCrashed, WorkerError, WorkerTimeout
+from msbench.executors import Options
 from msbench.executors._cpu_faults import Region, describe_failure, describe_report
 from msbench.harness import screen
 from msbench.harness.arena import Arena, Layout
-from msbench.harness.compiler_output import classify_failure
-from msbench.harness.confine import Rules
-from msbench.harness.process import FREED_BYTE, WorkerProcess
+from msbench.harness.build.compiler_output import classify_failure
 from msbench.harness.protocols import Plan, Runner
+from msbench.harness.sandbox.confine import Rules
+from msbench.harness.sandbox.process import WorkerProcess
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Failure, Fault, Measurement, Profile, digest
 from msbench.spec import Case, Operator, Precision
-
-ANCHOR = "msbench_cpu_configure"
-"""The function of every library that places in it are counted from."""
 
 LAUNCH_LIMIT_S = 30.0
 """One launch may take this long; a kernel that hangs is stopped then, and its line named."""
@@ -60,13 +58,13 @@ class ArenaHandle:
     file: int
 
 
-def create(*, sanitize: bool = False, **_: Any) -> CpuExecutor:
-    """The executor of this machine's processor; ``sanitize``: under AddressSanitizer.
+def create(options: Options) -> CpuExecutor:
+    """The executor of this machine's processor; ``options.sanitize``: under AddressSanitizer.
 
     Raises:
         ToolchainError: there is no g++ that works; the message says what to install.
     """
-    return CpuExecutor(emulator.find(), sanitize)
+    return CpuExecutor(emulator.find(), options.sanitize)
 
 
 class CpuExecutor:
@@ -107,7 +105,7 @@ class CpuExecutor:
         return None
 
     def build(self, op: Operator, candidate: Candidate) -> BuildResult:
-        """Compile for the host, and look at what a launcher may not do (``screen``).
+        """Compile for the host.
 
         What can't run here is a failure of kind ``unsupported``, which names the construct.
         """
@@ -138,19 +136,6 @@ class CpuExecutor:
             if error.kind:
                 return self._failed(candidate, Failure(Fault(error.kind), str(error), error.log))
             return self._failed(candidate, classify_failure(error.log, entry.function, entry.prototype))
-        refused = screen.look_at_preprocessed(
-            candidate,
-            built.preprocessed,
-            built.headers,
-            file_name=f"{entry.function}.cu",
-            runtime_name=built.runtime_name,
-        )
-        if refused:
-            return self._failed(candidate, refused)
-        # AddressSanitizer adds calls, constructors and variables of its own to the object.
-        refused = None if self._sanitize else screen.look_at_object(candidate, built.object)
-        if refused:
-            return self._failed(candidate, refused)
         return BuildResult(
             id=built.id,
             candidate_id=candidate.id,
@@ -179,9 +164,7 @@ class CpuExecutor:
         if build.binary is None:
             raise ValueError("this build has failed: there is nothing to open")
         environment = self._environment()
-        library = Path(build.binary)
-        kept = screen.variables(candidate, library.with_name("kernel.o"), library, ANCHOR)
-        runner = CpuRunner(op, candidate, library, environment, self._launch_limit_s, kept)
+        runner = CpuRunner(op, candidate, Path(build.binary), environment, self._launch_limit_s)
         self._runners.append(runner)
         return runner
 
@@ -192,7 +175,6 @@ class CpuExecutor:
             "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONNOUSERSITE": "1",
-            "MALLOC_PERTURB_": FREED_BYTE,
         }
         if self._sanitize:
             kept |= {"LD_PRELOAD": self._compiler.sanitizer_library(), "ASAN_OPTIONS": _ASAN_OPTIONS}
@@ -261,7 +243,6 @@ class CpuRunner:
         library: Path,
         environment: dict[str, str],
         launch_limit_s: float,
-        kept: Sequence[tuple[str, int, int]] = (),
     ) -> None:
         self.candidate = candidate
         self._op = op
@@ -281,7 +262,7 @@ class CpuRunner:
                 "library": str(library),
                 "workers": _cores(),
                 "time_limit_s": launch_limit_s,
-                "kept": list(kept),
+                "any_stream": candidate.entry is not None,
             }
             self._process.call("open", _START_S, **given)
         except BaseException:

@@ -13,34 +13,42 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from msbench import resources
-from msbench.errors import DeviceError, StoreError, ToolchainError, WorkerError
-from msbench.harness import build as building
-from msbench.harness import ceilings as device_ceilings
-from msbench.harness import gpu_runner, gpus, ncu, pool, telemetry, timing, toolchain
-from msbench.harness import profile as profiling
+from msbench.errors import DeviceError, ExecutorError, StoreError, ToolchainError, WorkerError
+from msbench.executors import Options
+from msbench.gpu import ceilings as device_ceilings
+from msbench.gpu import devices as gpus
+from msbench.gpu import runner as gpu_runner
+from msbench.gpu import telemetry
+from msbench.gpu.job import Job
+from msbench.gpu.locks import gpu_lock
+from msbench.gpu.profile import bottleneck as profiling
+from msbench.gpu.profile import ncu
+from msbench.gpu.runner import RECOVERY_S, GpuRunner, MeasuredProcess, worker_environment
+from msbench.gpu.shared_memory import KEPT_BYTES, Block, SharedMemory
+from msbench.gpu.timing import rounds as timing
+from msbench.gpu.timing.verify import Verifier
+from msbench.gpu.timing.whole import WholeCalls
+from msbench.harness import pool
 from msbench.harness.arena import Arena, Layout
-from msbench.harness.calls import WholeCalls
-from msbench.harness.check import POISONS
-from msbench.harness.confine import Rules
-from msbench.harness.evaluate import harness_digest
+from msbench.harness.build import compile as building
+from msbench.harness.build import toolchain
+from msbench.harness.check.case import POISONS
+from msbench.harness.check.schedule import suspects
+from msbench.harness.digest import harness_digest
 from msbench.harness.gpu_memory import MemoryWatch
-from msbench.harness.gpu_runner import RECOVERY_S, GpuRunner, Job, MeasuredProcess, worker_environment
 from msbench.harness.inputs import generate
-from msbench.harness.locks import gpu_lock
-from msbench.harness.process import WorkerProcess
 from msbench.harness.protocols import Plan, Runner
-from msbench.harness.schedule import suspects
-from msbench.harness.shared_memory import KEPT_BYTES, Block, SharedMemory
+from msbench.harness.sandbox.confine import Rules
+from msbench.harness.sandbox.process import WorkerProcess
 from msbench.harness.spans import span
-from msbench.harness.verify import Verifier
-from msbench.model import BuildResult, Candidate, Ceilings, Device, Fault, Measurement, Profile, digest
+from msbench.model import BuildResult, Candidate, Ceilings, Device, Fault, Measurement, Origin, Profile, digest
 from msbench.scratch import scratch
 from msbench.spec import Case, Operator, Precision
 from msbench.statistics import median
@@ -63,27 +71,33 @@ class CeilingsStore(Protocol):
     def add_ceilings(self, device: Device, ceilings: Ceilings) -> None: ...
 
 
-def create(*, device: str | None = None, store: CeilingsStore | None = None, **_: Any) -> CudaExecutor:
-    """The executor for one GPU: an index or a UUID; the first where ``device`` is None.
+def create(options: Options) -> CudaExecutor:
+    """The executor for one GPU: an index or a UUID; the first where ``options.device`` is None.
 
-    ``store`` is asked for the device's ceilings, and given them where it has none.
+    ``options.store`` is asked for the device's ceilings, and given them where it has none.
 
     Raises:
+        ExecutorError: ``options.sanitize``, since a GPU's memory checker would have to run the version's own host code.
         DeviceError: there is no such GPU, or CuPy is missing.
         ToolchainError: there is no CUDA compiler.
     """
-    return CudaExecutor(gpus.choose(device), toolchain.find(), store)
+    if options.sanitize:
+        raise ExecutorError(
+            "The cuda executor does not sanitize. Use --executor cpu --sanitize, which finds reads out of bounds; "
+            "for what only a GPU can run, compute-sanitizer on a program of your own that calls the launcher."
+        )
+    return CudaExecutor(gpus.choose(options.device), toolchain.find(), options.store)
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Makes executors in other processes, on the GPU that process ``lead`` has to itself; with what is known there."""
+    """Makes executors in other processes, on the GPU that process ``coordinator`` has to itself; with what is known there."""
 
     gpu: gpus.Gpu
     tools: toolchain.Toolchain
     ceilings: Ceilings
     runner: Path
-    lead: int
+    coordinator: int
 
     def __call__(self) -> CudaExecutor:
         return CudaExecutor(self.gpu, self.tools, beside=self)
@@ -113,7 +127,7 @@ class CudaExecutor:
         self._runners: list[GpuRunner] = []
         self._compilers: list[WorkerProcess] = []  # that are idle
         self._foreseen: dict[str, deque[Future[GpuRunner]]] = {}
-        self._nvml = telemetry.Gpu(gpu.uuid, beside.lead if beside else None)
+        self._nvml = telemetry.Gpu(gpu.uuid, beside.coordinator if beside else None)
         self._memory_watch = MemoryWatch(self._nvml.memory, self._nvml.processes)
         self._groups = 0
 
@@ -127,9 +141,7 @@ class CudaExecutor:
         if not op.folder:
             return
         folder = Path(op.folder)
-        key = digest(
-            "checks", (folder / "spec.py").read_text(encoding="utf-8"), self.arch, self.xp.__version__, harness_digest()
-        )
+        key = digest("checks", self.arch, self.xp.__version__, harness_digest(op))
         done = resources.cache_dir() / "checks" / key
         if done.exists():
             return
@@ -150,7 +162,7 @@ class CudaExecutor:
             return self._compilers.pop()
         except IndexError:
             environment = {**os.environ, **worker_environment(self.gpu.uuid)}
-            return WorkerProcess([sys.executable, "-m", "msbench.harness.compile_checks"], env=environment)
+            return WorkerProcess([sys.executable, "-m", "msbench.harness.check.compile_checks"], env=environment)
 
     def checks_compiled(self) -> None:
         """See ``batch.Divisible``."""
@@ -161,7 +173,8 @@ class CudaExecutor:
 
     @cached_property
     def xp(self) -> Any:
-        """CuPy, on this GPU, which is locked from here on."""
+        """CuPy, on this GPU, which is locked from here on. What it compiles, half a second a kernel, is kept beside the builds."""
+        os.environ.setdefault("CUPY_CACHE_DIR", str(resources.cache_dir() / "cupy"))
         try:
             import cupy
         except ImportError as error:
@@ -230,7 +243,7 @@ class CudaExecutor:
     def _runner_binary(self) -> Path:
         if self._beside is not None:
             return self._beside.runner
-        return building.native("runner", self.toolchain, self.arch)
+        return building.native(gpu_runner.NATIVE, self.toolchain, self.arch)
 
     def open(self, op: Operator, build: BuildResult, candidate: Candidate) -> GpuRunner:
         """See ``protocols.Executor``."""
@@ -351,7 +364,8 @@ class CudaExecutor:
         self._groups += 1
         layout = Layout.of(op, precision, case)
         sets = range(_INPUT_SETS if layout.nbytes * _INPUT_SETS <= _SETS_LIMIT else 1)
-        suspicious = suspects(op, plan, case)
+        baselines = all(s.candidate.origin in (Origin.NAIVE, Origin.LIBRARY) for s in subjects)
+        suspicious = suspects(op, replace(plan, trusted=plan.trusted and baselines), case)
         with ExitStack() as memory:
             memory.callback(pool.shrink, self.xp)  # what is verified afterwards takes some
             arenas = [memory.enter_context(self.arena(layout)) for _ in sets]
@@ -362,17 +376,20 @@ class CudaExecutor:
             workspace = self._memory.take(_LENT_WORKSPACE)
             memory.callback(self._give_back, workspace)
             pool.shrink(self.xp)
-            return timing.measure_group(
-                [WholeCalls(subject) for subject in subjects] if plan.whole_calls else subjects,
-                Job.of(op, case, arenas, poison=True, workspace=workspace),
-                case,
+            settings = timing.Settings(
                 group=self._group_id(case, subjects),
                 seed=plan.seed,
                 budget_s=plan.time_budget_s,
                 half_width=plan.half_width,
                 sittings=plan.sittings,
                 suspicious=suspicious,
-                verify=Verifier(
+            )
+            return timing.measure_group(
+                [WholeCalls(subject) for subject in subjects] if plan.whole_calls else subjects,
+                Job.of(op, case, arenas, poison=True, workspace=workspace),
+                case,
+                settings,
+                Verifier(
                     op,
                     precision,
                     case,
@@ -380,9 +397,9 @@ class CudaExecutor:
                     plan.seed,
                     self.xp,
                     draw=partial(secrets.randbits, 64),
-                    stirred=not plan.whole_calls,
+                    permuted=not plan.whole_calls,
                 ),
-                telemetry=self._nvml.telemetry(),
+                self._nvml.telemetry(),
             )
 
     def _group_id(self, case: Case, subjects: Sequence[GpuRunner]) -> str:
@@ -453,7 +470,7 @@ class CudaExecutor:
             (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
             return ncu.collect(
                 self.toolchain.ncu,
-                [sys.executable, "-m", "msbench.harness.worker", "--once", str(work / "job.json")],
+                [sys.executable, "-m", "msbench.gpu.worker", "--once", str(work / "job.json")],
                 worker_environment(self.gpu.uuid),
                 self.gpu.capability,
                 resources.cache_dir(),
@@ -470,6 +487,8 @@ class CudaExecutor:
         self._runners.clear()
         if "_memory" in self.__dict__:
             self._memory.trim(0)
+        if self._beside is None and "xp" in self.__dict__:
+            pool.shrink(self.xp, kept_bytes=0)  # this process may live on, and the device is others' now
         self._resources.close()
 
     def __enter__(self) -> Self:

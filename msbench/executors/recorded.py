@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType, TracebackType
-from typing import Any, Self
+from typing import Self
 
 from sqlmodel import col, select
 
 from msbench import plugins
 from msbench.errors import ExecutorError, UnknownNameError
+from msbench.executors import Options
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.protocols import Executor, Plan, Runner
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Evaluation, Measurement, Profile, Status
@@ -19,21 +20,19 @@ from msbench.store.store import Store
 from msbench.store.tables import EvaluationRow, MeasurementRow
 
 
-def create(
-    *, store: Store | None = None, device: str | None = None, sanitize: bool = False, **_: Any
-) -> RecordedExecutor:
-    """The executor of what ``store`` holds.
+def create(options: Options) -> RecordedExecutor:
+    """The executor of what ``options.store`` holds.
 
     Args:
-        device: (part of) the name or id of a recorded device; None is the one that most was measured on.
+        options: ``device`` is (part of) the name or id of a recorded device; None is the one that most was measured on.
 
     Raises:
         UnknownNameError: nothing was recorded on such a device.
         ToolchainError: there is no host compiler to check kernels with.
     """
-    checker: Executor = plugins.load("msbench.executors", "cpu", "executor").create(sanitize=sanitize)
+    checker: Executor = plugins.load("msbench.executors", "cpu", "executor").create(options)
     try:
-        return RecordedExecutor(checker, store, device)
+        return RecordedExecutor(checker, options.store, options.device)
     except BaseException:
         checker.close()
         raise

@@ -13,7 +13,7 @@ from msbench.audit import abi, adapter
 from msbench.audit.abi import Parameter, Symbol
 from msbench.errors import UnknownNameError
 from msbench.spec import Array, Precision
-from tests.harness.fake_gpu import tools
+from tests.gpu.fake_gpu import tools
 
 ABI = abi.load("mskernelbench")
 SYMBOLS = ABI.symbols()

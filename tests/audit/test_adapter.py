@@ -14,14 +14,15 @@ import pytest
 from msbench import emulator, operators
 from msbench.audit import abi, adapter, files
 from msbench.executors.cpu import CpuExecutor
+from msbench.gpu.job import Job
+from msbench.gpu.runner import GpuRunner
 from msbench.harness.arena import Arena, Layout
-from msbench.harness.build import build
-from msbench.harness.check import POISONS
-from msbench.harness.gpu_runner import GpuRunner, Job
+from msbench.harness.build.compile import build
+from msbench.harness.check.case import POISONS
 from msbench.model import Candidate, Entry, Fault
 from msbench.operators import select_cases
 from msbench.spec import Operator, Precision
-from tests.harness.fake_gpu import FakeGpu, tools
+from tests.gpu.fake_gpu import FakeGpu, tools
 
 ABI = abi.load("mskernelbench")
 FP32 = Precision.FP32
@@ -55,7 +56,7 @@ def running(
     with gpu.runner_of(op, built=(made, Path(result.binary or ""))) as runner:
         runner.launch(arena, case)
         assert not arena.damaged_redzones()
-        runner.prepare(Job.of(op, case, [arena], poison=True))
+        runner.prepare_whole(Job.of(op, case, [arena], poison=True))
         yield runner, arena
 
 

@@ -66,7 +66,7 @@ def test_a_file_that_is_right_on_the_papers_sizes_alone_is_found_out(verdicts: M
     assert verdict.paper.right and not verdict.unseen.right and not verdict.held
     assert any("still holds what was there before" in why for why in verdict.unseen.wrong.values())
     assert "needs arrays that are aligned to more than their element" in verdict.remarks
-    assert verdict.outcome == "right on 1 of 1 paper sizes, on 1 of 4 unseen sizes"
+    assert verdict.outcome == "right on 1 of 1 paper sizes, on 2 of 4 unseen sizes"
 
 
 def test_what_a_file_does_on_hidden_sizes_takes_no_paper_size_from_it(executor: CpuExecutor) -> None:
@@ -79,9 +79,9 @@ def test_what_a_file_does_on_hidden_sizes_takes_no_paper_size_from_it(executor: 
 
 def test_a_file_that_does_what_no_file_may_is_not_said_not_to_build(executor: CpuExecutor) -> None:
     source = (KERNELS / "good" / "RELU_optimized.cu").read_bytes()
-    asks = b'extern "C" int system(const char*);\nint asked() { return system("id"); }\n'
-    (verdict,) = audit(executor, [files.identify("a.cu", source + asks, ABI)], Settings("N=5"), Silence())
-    assert verdict.outcome == "Refused before it ran: the file starts processes (system)."
+    taken = b'#include "/etc/hostname"\n'
+    (verdict,) = audit(executor, [files.identify("a.cu", taken + source, ABI)], Settings("N=5"), Silence())
+    assert verdict.outcome.startswith("Refused before it ran: the file includes")
     assert verdict.built is None and not verdict.held
     assert "- 1 of 1 could not be judged, for the reasons above" in report("Audit", "Made here.", [verdict])
 
@@ -116,7 +116,7 @@ def test_a_crash_costs_its_file_three_processes_and_nobody_else_anything(verdict
     verdict = verdicts["bad/row_tanh_optimized.cu"]
     wrong = {**verdict.paper.wrong, **verdict.unseen.wrong}
     assert len(wrong) == 3 and all("SIGABRT" in why for why in wrong.values())
-    assert verdict.unseen.left_out == 2
+    assert verdict.unseen.left_out == 1
     assert "was not tried further after it had failed in 3 processes" in verdict.remarks
 
 
@@ -202,7 +202,7 @@ def test_the_report_has_a_row_for_each_file_and_totals(verdicts: Mapping[str, Ve
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert len(rows) == len(verdicts) == 17
     assert all(row.count("|") == 9 for row in rows)
-    assert "| `bad/vector_add_optimized.cu` | vector_add/fp32 | yes | 1 of 1 | 1 of 4 | " in text
+    assert "| `bad/vector_add_optimized.cu` | vector_add/fp32 | yes | 1 of 1 | 2 of 4 | " in text
     totals = text.partition("## Totals")[2].strip().splitlines()
     assert totals == [
         "- 17 files, of which 16 have a function of the convention",
@@ -253,7 +253,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
 def test_the_command_reports_and_records_without_source(collection: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = run(monkeypatch)
     assert done.exit_code == 1  # not all files are right
-    assert "| `r.cu` | relu/fp32 | yes | 1 of 1 | 1 of 1 | 8 of 8 | – | – |" in done.stdout
+    assert "| `r.cu` | relu/fp32 | yes | 1 of 1 | 1 of 1 | 5 of 5 | – | – |" in done.stdout
     assert re.search(r"Made by `msbench audit theirs --executor cpu --cases N=1024\+N=77 --seed \d+` on ", done.stdout)
     with Store("found.sqlite", read_only=True) as store:
         trials = store.trials(Study.AUDIT)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from msbench.cli import app
+from msbench.cli._settings import origins, settings
 from msbench.commands import without_seed
-from msbench.model import Study
+from msbench.errors import StoreError
+from msbench.executors.cpu import CpuExecutor
+from msbench.harness.batch import coordinator as batch
+from msbench.harness.batch.coordinator import Job
+from msbench.model import Evaluation, Origin, Study
 from msbench.store.proofs import proofs
 from msbench.store.store import Store
 from tests.cli.running import QUICKLY, run
@@ -73,10 +81,63 @@ def test_a_bench_goes_on_where_it_was(here: Path) -> None:
     assert run(here, *arguments).returncode == 0
     done = evaluations()
     assert len(done) == 1
-    again = run(here, *arguments, "--resume")
+    spelt_otherwise = [
+        "bench",
+        "--quick",
+        "relu/fp32",
+        "--without=library,best",
+        *arguments[2:4],
+        "--cases=smallest",
+        "--db=x.sqlite",
+    ]
+    again = run(here, *spelt_otherwise, "--resume")
     assert again.returncode == 0
     assert "1 of 1 tasks are done already." in again.stdout
     assert evaluations() == done
     assert run(here, *[word for word in arguments if word != "--quick"], "--resume").returncode == 0
-    assert len(evaluations()) == 2  # another command is other work
+    assert len(evaluations()) == 2  # other settings are other work
     assert all("--resume" not in command and "sqlite" not in command for _, command in evaluations())
+
+
+def test_the_naive_kernel_can_be_left_out(here: Path) -> None:
+    refused = run(here, "bench", "vector_add", "--versions", "best", "--without", "naive,best", *QUICKLY)
+    assert refused.returncode == 2
+    assert "--without naive,best leaves nothing of --versions best." in refused.stderr
+    run(here, "new-op", "mine")
+    nothing = run(here, "bench", "mine", "--ops-dir", "ops", "--versions", "best", "--without", "naive", *QUICKLY)
+    assert "None of these tasks has such a version." in nothing.stderr
+    assert origins("all", "naive") == (Origin.LIBRARY, Origin.EXPERT)
+    assert origins("library", "") == (Origin.NAIVE, Origin.LIBRARY)
+
+
+def test_settings_are_the_same_however_they_are_spelt() -> None:
+    known = settings("msbench bench softmax --cases odd+paper --versions library --seed 3", True)
+    assert known == settings("msbench bench --versions=naive,library --seed=4 --cases=paper+odd --executor cuda", True)
+    assert known != settings("msbench bench softmax --cases odd+paper --versions library --seed 3", False)
+    assert known != settings("msbench bench softmax --cases odd+paper --versions library --budget 2", True)
+    assert settings("msbench eval softmax.cu", True) is None
+    assert settings("msbench bench --gone 3", True) is None
+
+
+def test_an_error_of_the_database_ends_what_runs_before_the_executor(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its threads are met by an interpreter that is going down, and the one sentence drowns in a traceback."""
+    ended: list[str] = []
+
+    def stream(executor: object, jobs: Sequence[Job], **_: object) -> Iterator[tuple[Job, list[Evaluation]]]:
+        try:
+            yield from ((job, []) for job in jobs)
+        finally:
+            ended.append("stream")
+
+    def locked(*_: object) -> None:
+        raise StoreError("Database x is locked by another process, also after 30 s.")
+
+    monkeypatch.setattr(batch, "evaluate_all", stream)
+    monkeypatch.setattr(Store, "add_evaluations", locked)
+    monkeypatch.setattr(CpuExecutor, "close", lambda self: ended.append("executor"))
+    arguments = ["bench", "relu", "--versions", "naive", *QUICKLY, "--db", "x.sqlite"]
+    done = CliRunner().invoke(app, arguments)
+    assert isinstance(done.exception, StoreError), done
+    assert ended[:2] == ["stream", "executor"]

@@ -10,7 +10,7 @@ import pytest
 from msbench.model import Origin
 from msbench.store.store import Store
 from tests import factories
-from tests.cli.running import run
+from tests.cli.running import GOOD, QUICKLY, run
 
 
 def test_merging_twice_is_merging_once(here: Path, other: Path) -> None:
@@ -85,3 +85,76 @@ def test_a_comparison_without_differences_has_no_table(other: Path, here: Path) 
     same = run(here, "db", "compare", other, "--db", other)
     assert (same.returncode, same.stderr) == (0, "")
     assert re.fullmatch(r"\d+ times compared, in the median 1\.000 .*\n?.*", same.stdout.strip()), same.stdout
+
+
+def test_publishing_changes_no_byte_of_the_site(here: Path, other: Path) -> None:
+    """Also where there is something to drop: each version's first session is superseded by another one."""
+    op = factories.operator("scale")
+    again = [factories.candidate(op, "naive", Origin.NAIVE), factories.candidate(op, "vendor", Origin.LIBRARY)]
+    with Store(other) as store:
+        for at in (100.0, 200.0):
+            store.add_evaluations(op, factories.measured(op, dict.fromkeys(again, 0.5), at=at, seed=int(at)))
+    before = run(here, "build-site", "--db", other, "--out", "before")
+    published = run(here, "db", "publish", other, "--db", "published.sqlite")
+    after = run(here, "build-site", "--db", "published.sqlite", "--out", "after")
+    assert (before.returncode, published.returncode, after.returncode) == (0, 0, 0), (before, published, after)
+    assert re.search(r"dropped as superseded: .*2 evaluation", published.stdout)
+    sites = [
+        {path.relative_to(here / site): path.read_bytes() for path in (here / site).rglob("*") if path.is_file()}
+        for site in ("before", "after")
+    ]
+    assert len(sites[0]) > 20
+    assert sites[0] == sites[1]
+
+
+def test_a_published_database_is_not_written_by_other_commands(here: Path, other: Path) -> None:
+    assert run(here, "db", "publish", other, "--db", "published.sqlite").returncode == 0
+    merged = run(here, "db", "merge", other, "--db", "published.sqlite")
+    assert merged.returncode == 2
+    assert "published.sqlite is a published one, which is only read" in merged.stderr
+
+
+def test_what_is_good_in_a_damaged_database_can_be_taken(here: Path, other: Path) -> None:
+    import sqlite3
+
+    with sqlite3.connect(other) as connection:
+        connection.execute("UPDATE measurement SET median_ns = 1.0 WHERE rowid = 1")
+    connection.close()
+    repaired = run(here, "db", "repair", other, "--db", "good.sqlite")
+    assert repaired.returncode == 1
+    assert re.match(r"✗ Measurement \w+ .+\n", repaired.stdout)
+    assert repaired.stdout.endswith("good.sqlite: all but 1 rows\n")
+    assert run(here, "db", "check", "--db", "good.sqlite").returncode == 0
+
+
+def test_nothing_is_written_into_a_damaged_database(here: Path, other: Path) -> None:
+    import sqlite3
+
+    with sqlite3.connect(other) as connection:
+        connection.execute("UPDATE version SET source = source || ' ' WHERE rowid = 1")
+    connection.close()
+    before = other.read_bytes()
+    (here / "mine.cu").write_text(GOOD, encoding="utf-8")
+    for command in (
+        ("eval", "mine.cu", "--op", "vector_add", "--precision", "fp32", *QUICKLY),
+        ("bench", "vector_add/fp32", *QUICKLY),
+        ("db", "merge", "db/none.sqlite"),
+    ):
+        done = run(here, *command, "--db", other)
+        assert done.returncode == 2, done
+        assert re.match(r"error: Nothing is written into .*other\.sqlite, because of \d+ problem", done.stderr), done
+    assert other.read_bytes() == before
+
+
+def test_a_byte_order_mark_makes_no_other_version(here: Path) -> None:
+    """Compilers skip it: both files have one build, which may not be of two versions."""
+    for encoding in ("utf-8-sig", "utf-8"):
+        (here / "mine.cu").write_text(GOOD, encoding=encoding)
+        done = run(
+            here, "eval", "mine.cu", "--op", "vector_add", "--precision", "fp32", *QUICKLY, "--db", "mine.sqlite"
+        )
+        assert done.returncode == 0, done
+    assert run(here, "db", "check", "--db", "mine.sqlite").returncode == 0
+    with Store(here / "mine.sqlite", read_only=True) as store:
+        assert len(store.versions()) == 1
+    assert run(here, "db", "merge", "mine.sqlite", "--db", "all.sqlite").returncode == 0

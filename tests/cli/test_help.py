@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -22,6 +25,25 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
     words = shlex.split(example.rstrip())
     options = [word for word in words if word.startswith("--")]
     assert all(option in shown.output for option in options)
+
+
+@pytest.mark.parametrize("command", ["", "optimize", "db merge"])
+def test_help_loads_nothing_that_it_does_not_need(command: str) -> None:
+    """These take most of a second together; help is there in a third of one."""
+    heavy = {"sqlmodel", "sqlalchemy", "numpy", "scipy", "jinja2", "openai", "plotly"}
+    says = f"""
+import sys
+from msbench.cli import app
+try:
+    app({[*command.split(), "--help"]})
+finally:
+    sys.stderr.write(" ".join({heavy} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", says], env={**os.environ, "PYTHONPATH": str(CHECKOUT)}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage:" in done.stdout
 
 
 def test_help_names_the_commands_and_the_readme_shows_them() -> None:

@@ -86,3 +86,12 @@ def test_a_new_operator_is_made_and_the_command_that_is_printed_evaluates_it(her
     before = (here / "folder of mine" / "my_op" / "naive.cu").read_bytes()
     assert "exists and is left as it is" in refused(run(here, "new-op", "my_op", "--ops-dir", "folder of mine"))
     assert (here / "folder of mine" / "my_op" / "naive.cu").read_bytes() == before
+
+
+def test_a_site_is_not_built_into_the_published_one(here: Path, other: Path) -> None:
+    """site/ of a checkout is committed, and holds nothing that was run there."""
+    (here / "site").mkdir()
+    done = run(here, "build-site", "--db", other)
+    assert done.returncode == 0, done
+    assert (here / "build" / "site" / "index.html").is_file()
+    assert not any((here / "site").iterdir())

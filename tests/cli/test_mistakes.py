@@ -32,7 +32,7 @@ EVAL = ("eval", "kernel.cu", "--precision", "fp32", "--op")
         (("optimize",), "Name an operator or a task"),
         (
             ("optimize", "softmax/fp32", "--executor", "cpu", "--strategy", "luck"),
-            "no strategy 'luck'. Known: cudamaster.",
+            "no strategy 'luck'. Known: astra, best_of_n, cudamaster.",
         ),
         (
             ("optimize", "softmax/fp32", "--executor", "cpu", "--provider", "oracle"),
@@ -69,8 +69,8 @@ def test_a_mistake_is_one_line_with_what_to_do(
         ("msbench.operators.load_all", "ops", None),
         ("msbench.store.integrity.check", "build-site --out public", None),
         ("msbench.harness.evaluate.evaluate", "eval kernel.cu --op vector_add --precision fp32 --executor cpu", None),
-        ("msbench.harness.batch.evaluate_all", "bench relu --executor cpu", "bench relu --executor cpu --resume"),
-        ("msbench.harness.batch.evaluate_all", "bench relu --resume --executor cpu --db 'my db.sqlite'",
+        ("msbench.harness.batch.coordinator.evaluate_all", "bench relu --executor cpu", "bench relu --executor cpu --resume"),
+        ("msbench.harness.batch.coordinator.evaluate_all", "bench relu --resume --executor cpu --db 'my db.sqlite'",
          "bench relu --executor cpu --db 'my db.sqlite' --resume"),
         ("msbench.audit.run.audit", "audit . --executor cpu", "audit . --executor cpu --resume"),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from msbench.store.store import Store
-from tests.cli.running import QUICKLY, refused, run
+from tests.cli.running import GOOD, QUICKLY, refused, run
 
 
 def test_waiting_for_an_answer_is_exit_code_3_and_resume_waits_again(here: Path) -> None:
@@ -73,3 +73,29 @@ def test_a_search_that_loses_its_endpoint_says_how_to_go_on(here: Path, monkeypa
 def test_a_model_that_would_not_be_asked_is_refused(here: Path) -> None:
     says = refused(run(here, "optimize", "rms_norm/fp32", "--model", "some"))
     assert says.startswith("error: --model some: recorded answers are given again here") and "OPENAI_API_KEY" in says
+
+
+def test_prompt_files_go_on_in_lockstep_task_by_task(here: Path) -> None:
+    manual = ("--provider", "manual", "--no-wait", "--unfinished", "--rounds", "1", *QUICKLY)
+    first = run(here, "optimize", "vector_add/fp32", "relu/fp32", *manual)
+    assert (first.returncode, first.stderr) == (3, ""), first
+    assert "2 runs wait for an answer. Then go on with: msbench optimize --unfinished --no-wait" in first.stdout
+    for prompt in (here / "prompts").rglob("001-planner.md"):
+        prompt.with_suffix(".answer.md").write_text("Try 128 threads.", encoding="utf-8")
+    assert run(here, "optimize", "vector_add/fp32", "relu/fp32", *manual).returncode == 3
+    coder = next(p for p in (here / "prompts").rglob("002-coder.md") if "vector_add(" in p.read_text("utf-8"))
+    coder.with_suffix(".answer.md").write_text(f"```cuda\n{GOOD.replace('256', '128')}```\n", encoding="utf-8")
+    third = run(here, "optimize", "--unfinished", "--no-wait", "--executor", "cpu")
+    assert third.returncode == 3 and "vector_add/fp32 step 1: checked" in third.stdout, third
+    with Store(here / "db" / "local.sqlite", read_only=True) as store:
+        assert sorted((r.task_id, r.status) for r in store.runs()) == [
+            ("relu/fp32", "waiting"),
+            ("vector_add/fp32", "finished"),
+        ]
+        best = next(r.best_version_id for r in store.runs() if r.status == "finished")
+    fork = run(here, "fork", (best or "")[:10], "--provider", "manual", "--no-wait", *QUICKLY)
+    assert fork.returncode == 3 and "step 1: checked" in fork.stdout, fork
+    with Store(here / "db" / "local.sqlite", read_only=True) as store:
+        forked = store.runs()[-1]
+        assert [(s.action, s.version_id) for s in store.steps(forked.id)][1:] == [("fork", best)]
+    assert "no version 'nonsense'" in refused(run(here, "fork", "nonsense", *QUICKLY))

@@ -20,22 +20,24 @@ import numpy as np
 import pytest
 
 from msbench import operators
-from msbench.errors import DeviceError, ToolchainError, WorkerCrashed
-from msbench.executors import cuda
+from msbench.errors import DeviceError, ExecutorError, ToolchainError, WorkerCrashed
+from msbench.executors import Options, cuda
 from msbench.executors.cuda import CudaExecutor
-from msbench.harness import batch, gpu_runner, gpus, plausible
+from msbench.gpu import devices as gpus
+from msbench.gpu import runner as gpu_runner
+from msbench.gpu.shared_memory import Block, SharedMemory
 from msbench.harness import evaluate as evaluating
-from msbench.harness.batch import Job, evaluate_all
-from msbench.harness.check import VARIANTS
+from msbench.harness.batch import coordinator as batch
+from msbench.harness.batch.coordinator import Job, evaluate_all
+from msbench.harness.check.case import VARIANTS
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Executor, Plan
-from msbench.harness.shared_memory import Block, SharedMemory
 from msbench.model import BuildResult, Candidate, Ceilings, Failure, Fault, Status
 from msbench.spec import Operator, Precision
-from tests.harness.divided import operator
-from tests.harness.fake_gpu import MODES, OPERATOR, PATIENCE, FakeGpu, scale, tools
-from tests.harness.test_ncu import LISTING, OUTPUT
-from tests.harness.test_profile import CEILINGS
+from tests.gpu.fake_gpu import MODES, OPERATOR, FakeGpu, scale, tools
+from tests.gpu.profile.test_bottleneck import CEILINGS
+from tests.gpu.profile.test_ncu import LISTING, OUTPUT
+from tests.harness.batch.divided import operator
 
 GPU = gpus.Gpu(0, "GPU-fake", "Fake H200", (9, 0), 132, 141 << 30, 60 << 20)
 
@@ -89,10 +91,9 @@ class Kept:
 def do_without_a_gpu(patch: pytest.MonkeyPatch, shared: Path, runtime: Path) -> None:
     """What the executor takes for CuPy, device memory and the CUDA runtime from here on."""
     memory = FileMemory(shared)
-    environment = gpu_runner.worker_environment("GPU-fake") | {"LD_PRELOAD": str(runtime)}
+    fakes = {"LD_PRELOAD": str(runtime), "FAKE_KERNELS": str(runtime.with_name("fake_kernels.so"))}
+    environment = gpu_runner.worker_environment("GPU-fake") | fakes
     patch.setattr(CudaExecutor, "xp", np)
-    for name, value in PATIENCE.items():
-        patch.setattr(plausible, name, value)
     pool = SimpleNamespace(free_bytes=lambda: 0, free_all_blocks=lambda: None)
     for name, value in (
         ("cuda", SimpleNamespace(runtime=memory, Device=lambda index: nullcontext())),
@@ -179,6 +180,7 @@ def test_the_whole_way(executor: CudaExecutor) -> None:
         assert result.profiles[0].source == "static"
         assert "not installed" in result.profiles[0].tool
         assert result.device.arch == "sm_90a"
+        assert result.record["summary"] == "1 kernel"
     assert results[0].measurements[0].group == results[1].measurements[0].group
     assert {c.variant for r in results for c in r.checks} == set(VARIANTS)
 
@@ -190,8 +192,8 @@ def test_the_whole_way(executor: CudaExecutor) -> None:
         ("sticky", Fault.CRASH, Status.CHECK_FAILED),
         ("crashes", Fault.CRASH, Status.CHECK_FAILED),
         ("overruns", Fault.OUT_OF_BOUNDS, Status.CHECK_FAILED),
-        ("synchronizes", Fault.FORBIDDEN, Status.MEASURE_FAILED),
-        ("escapes", Fault.FORBIDDEN, Status.MEASURE_FAILED),
+        ("synchronizes", Fault.FORBIDDEN, Status.CHECK_FAILED),
+        ("tires", Fault.UNWRITTEN, Status.CHECK_FAILED),
     ],
 )
 def test_a_bad_kernel_is_one_failed_evaluation_and_the_next_one_works(
@@ -309,7 +311,7 @@ def test_processes_start_while_their_kernels_are_built(executor: CudaExecutor, m
     build, late = executor.build, time.monotonic() + 30
 
     def slow(op: Operator, one: Candidate) -> BuildResult:
-        while len(opened) < 2:
+        while len(opened) < 4:
             assert time.monotonic() < late
             time.sleep(0.01)
         failed = Failure(Fault.COMPILE, "line 1: no kernel") if one.label == "bad" else None
@@ -319,7 +321,7 @@ def test_processes_start_while_their_kernels_are_built(executor: CudaExecutor, m
     wanted = dataclasses.replace(plan(), sittings=1)
     good, bad = evaluate(executor, OPERATOR, Precision.FP32, [candidate(), candidate("bad")], wanted, command="test")
     assert (good.status, bad.status) == (Status.PASSED, Status.BUILD_FAILED)
-    assert len(opened) == 2
+    assert len(opened) == 4  # a worker and a recorder each
     assert not any(Path(f"/proc/{pid}").exists() for pid in opened)
 
 
@@ -332,7 +334,7 @@ def test_tasks_side_by_side_are_checked_and_measured_in_the_same_processes(
     monkeypatch.setattr(executor, "beside", lambda: FakeBeside(real, fake.shared, fake.runtime, told))
     monkeypatch.setattr(batch, "_CORES", 4)
     once = dataclasses.replace(plan(), sittings=1)
-    op = operator(tmp_path / "ops", "scale", "fake_gpu")
+    op = operator(tmp_path / "ops", "scale", "tests.gpu.fake_gpu")
     jobs = [Job(op, Precision.FP32, (candidate(f"{n} a"), candidate(f"{n} b")), once) for n in range(3)]
     found = list(evaluate_all(executor, jobs, command="test", progress=evaluating._Silence(), batch=2))
     assert [job for job, _ in found] == jobs
@@ -340,7 +342,7 @@ def test_tasks_side_by_side_are_checked_and_measured_in_the_same_processes(
         assert isinstance(results, list)
         assert [(one.status, len(one.measurements)) for one in results] == [(Status.PASSED, 1)] * 2
     referees, opened = zip(*(path.name.split() for path in told.iterdir()), strict=True)
-    assert (len(set(referees)), len(opened)) == (2, 6)
+    assert (len(set(referees)), len(opened)) == (2, 12)  # a worker and a recorder each
     assert not any(Path(f"/proc/{pid}").exists() for pid in {*referees, *opened})
 
 
@@ -349,7 +351,7 @@ def test_beside_it_others_know_what_it_knows(executor: CudaExecutor, fake: FakeG
     assert made.device() == executor.device()
     assert made.ceilings() == CEILINGS
     assert made._runner_binary == fake.runner
-    assert made._nvml._lead == os.getpid()  # whose family all are
+    assert made._nvml._coordinator == os.getpid()  # whose family all are
 
 
 def test_what_checks_launch_is_compiled_once_and_failing_is_no_harm(
@@ -362,7 +364,7 @@ def test_what_checks_launch_is_compiled_once_and_failing_is_no_harm(
         fails = True
 
         def __init__(self, argv: list[str], *, env: dict[str, str]) -> None:
-            assert argv[1:] == ["-m", "msbench.harness.compile_checks"]
+            assert argv[1:] == ["-m", "msbench.harness.check.compile_checks"]
             assert env["CUDA_VISIBLE_DEVICES"] == "GPU-fake"
             alive.append(self)
 
@@ -397,7 +399,7 @@ def test_ceilings_come_from_the_store(executor: CudaExecutor) -> None:
 def test_creating_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "gpus", lambda: ())
     with pytest.raises(DeviceError, match="no NVIDIA GPU"):
-        cuda.create()
+        cuda.create(Options())
     monkeypatch.setattr(gpus, "gpus", lambda: (GPU,))
 
     def missing() -> None:
@@ -405,4 +407,27 @@ def test_creating_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(cuda.toolchain, "find", missing)
     with pytest.raises(ToolchainError):
-        cuda.create(device="0", sanitize=False)
+        cuda.create(Options(device="0"))
+
+
+def test_what_cupy_compiles_is_kept_with_the_builds_unless_its_user_says_where(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    runtime = SimpleNamespace(CUDARuntimeError=CUDARuntimeError, deviceSynchronize=lambda: None)
+    cupy = SimpleNamespace(
+        cuda=SimpleNamespace(Device=lambda index: SimpleNamespace(use=lambda: None), runtime=runtime)
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(cuda, "gpu_lock", lambda *_, **__: nullcontext())
+    monkeypatch.setenv("MSBENCH_CACHE", str(tmp_path))
+    for before, after in ((None, str(tmp_path / "cupy")), ("/elsewhere", "/elsewhere")):
+        monkeypatch.setenv("CUPY_CACHE_DIR", before or "")
+        if before is None:
+            monkeypatch.delenv("CUPY_CACHE_DIR")
+        assert CudaExecutor(GPU, tools()).xp is cupy
+        assert os.environ["CUPY_CACHE_DIR"] == after
+
+
+def test_asked_to_sanitize_it_says_what_can() -> None:
+    with pytest.raises(ExecutorError, match="--executor cpu --sanitize"):
+        cuda.create(Options(sanitize=True))

@@ -13,10 +13,10 @@ from rich.console import Console
 from msbench import operators
 from msbench.errors import DeviceError
 from msbench.executors.cuda import CudaExecutor, create
-from msbench.harness import gpu_runner
+from msbench.gpu import runner as gpu_runner
+from msbench.gpu.job import Job
 from msbench.harness.arena import Layout
 from msbench.harness.evaluate import evaluate
-from msbench.harness.gpu_runner import Job
 from msbench.harness.protocols import Checks, Plan
 from msbench.model import Candidate, Evaluation, Fault, Status, Study
 from msbench.report import Live
@@ -124,8 +124,8 @@ def test_a_right_kernel_passes_every_check_and_is_measured(executor: CudaExecuto
         (WRONG, Status.CHECK_FAILED, Fault.MISMATCH),
         (UNWRITTEN, Status.CHECK_FAILED, Fault.UNWRITTEN),
         (INPUT, Status.CHECK_FAILED, Fault.INPUT_CHANGED),
-        (SYNCHRONIZES, Status.BUILD_FAILED, Fault.FORBIDDEN),
-        (ESCAPES, Status.BUILD_FAILED, Fault.FORBIDDEN),
+        (SYNCHRONIZES, Status.CHECK_FAILED, Fault.FORBIDDEN),
+        (ESCAPES, Status.CHECK_FAILED, Fault.FORBIDDEN),
     ],
     ids=[
         "illegal address", "trap", "out of bounds", "launch error", "unreported launch error", "wrong", "unwritten",
@@ -172,16 +172,16 @@ def test_what_ran_before_moves_neither_the_floor_nor_a_call(executor: CudaExecut
     try:
         layout = Layout.of(OPERATOR, Precision.FP32, SMALL)
         with executor.arena(layout) as first, executor.arena(layout) as second:
-            runner.prepare(Job.of(OPERATOR, SMALL, [first, second], poison=True))
+            runner.prepare(Job.of(OPERATOR, SMALL, [first, second], poison=True), SMALL)
             runner.cold(0, 16, held=False)
             floors: dict[int, list[float]] = {}
             calls: dict[int, list[float]] = {}
             for _ in range(5):
                 for before in range(1, 5):
                     runner.floor(1, launches=before)
-                    floors.setdefault(before, []).extend(runner.floor(32).samples_ns)
+                    floors.setdefault(before, []).extend(runner.floor(32))
                     runner.floor(1, launches=before)
-                    calls.setdefault(before, []).extend(runner.cold(0, 96).samples_ns)
+                    calls.setdefault(before, []).extend(runner.cold(0, 96))
     finally:
         runner.close()
     for samples in (floors, calls):

@@ -13,14 +13,14 @@ from msbench import emulator, limits
 from msbench.errors import WorkerCrashed, WorkerError
 from msbench.executors import cpu
 from msbench.executors.cpu import CpuExecutor
-from msbench.harness import confine, screen
 from msbench.harness.arena import Layout
-from msbench.harness.check import fault_of
+from msbench.harness.check.case import fault_of
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Plan
+from msbench.harness.sandbox import confine
 from msbench.model import Candidate, Fault, Status
 from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
-from tests.harness.test_process import gone
+from tests.harness.sandbox.test_process import gone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="confinement is Linux's")
 
@@ -52,14 +52,6 @@ OPERATOR = Operator(
 def executor() -> Iterator[CpuExecutor]:
     with CpuExecutor(emulator.find(), launch_limit_s=2.0) as executor:
         yield executor
-
-
-@pytest.fixture(autouse=True)
-def past_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is seen in a source or an object is refused before it runs. Here is what becomes of what isn't seen."""
-    monkeypatch.setattr(screen, "look_at_source", lambda candidate: None)
-    monkeypatch.setattr(screen, "look_at_preprocessed", lambda *_, **__: None)
-    monkeypatch.setattr(screen, "look_at_object", lambda candidate, path, **_: None)
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -19,10 +18,10 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> dict[str, MsbenchError]:
     def load(package: str, name: str, kind: str) -> SimpleNamespace:
         assert (package, kind) == ("msbench.executors", "executor")
 
-        def create(**options: Any) -> str:
+        def create(options: executors.Options) -> str:
             if name in broken:
                 raise broken[name]
-            return f"{name} {sorted(options)}"
+            return f"{name} {options.device} {options.sanitize}"
 
         return SimpleNamespace(create=create)
 
@@ -32,23 +31,28 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> dict[str, MsbenchError]:
 
 
 def test_by_name() -> None:
-    assert executors.pick("cpu", sanitize=True, device=None) == "cpu ['device', 'sanitize']"
+    assert executors.pick("cpu", sanitize=True, device="0") == "cpu 0 True"
 
 
 def test_auto_prefers_a_gpu() -> None:
-    assert executors.pick("auto") == "cuda []"
+    assert executors.pick("auto") == "cuda None False"
 
 
 @pytest.mark.parametrize("error", [DeviceError("no GPU"), ToolchainError("no nvcc")])
 def test_auto_falls_back_to_what_was_recorded(modules: dict[str, MsbenchError], error: MsbenchError) -> None:
     modules["cuda"] = error
-    assert executors.pick("auto", store=None) == "recorded ['store']"
+    assert executors.pick("auto") == "recorded None False"
     with pytest.raises(type(error), match=str(error)):
         executors.pick("cuda")
 
 
 def test_only_the_cpu_executor_sanitizes() -> None:
-    assert executors.pick("auto", sanitize=True) == "cpu ['sanitize']"
+    assert executors.pick("auto", sanitize=True) == "cpu None True"
+
+
+def test_an_option_that_there_is_not_is_a_mistake() -> None:
+    with pytest.raises(TypeError, match="sanitise"):
+        executors.pick("cpu", sanitise=True)  # type: ignore[call-arg]
 
 
 def test_unknown_names_are_told_what_there_is() -> None:

@@ -27,8 +27,8 @@ from msbench.model import (
 )
 from msbench.spec import Case, Precision
 from msbench.store.store import Store
+from tests.harness.check.test_case import zeros
 from tests.harness.fakes import OPERATOR, FakeExecutor, candidate, case, right
-from tests.harness.test_check import zeros
 from tests.test_roofline import CEILINGS
 
 H200 = Device("cuda", "NVIDIA H200", "GPU-1111", "sm_90a", 132, 10**11, 6 * 10**7, "580", "13.0")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msbench.harness.ncu import SCRATCH
+from msbench.gpu.profile.ncu import SCRATCH
 from msbench.scratch import scratch
 from msbench.store.integrity import check_files
 from tests.faults.works import State, Work, ids, tree

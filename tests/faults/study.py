@@ -20,7 +20,7 @@ from queue import Queue
 
 from msbench import executors
 from msbench.commands import without_place
-from msbench.harness.evaluate import harness_digest
+from msbench.harness.digest import harness_digest
 from msbench.model import Device, Study, Trial
 from msbench.store.store import Store
 from tests.faults.kills import KINDS, Bench, Kill, Undisturbed, kill, undisturbed

@@ -15,6 +15,7 @@ from msbench.errors import BuildError, UnsupportedError
 
 KERNELS = tuple(
     p.read_text(encoding="utf-8") for p in sorted(resources.kernels_dir().glob("*/naive.cu")) + sorted(resources.kernels_dir().glob("*/best/*.cu"))
+    + sorted(resources.kernels_dir().glob("*/best.cu"))
 )  # fmt: skip
 PIECES = (
     "<<<", ">>>", "<", ">", "(", ")", "[", "]", "{", "}", ";", ",", "::", "#", "##", "\\\n", "\n", '"', "'", "/*", "*/", "//", 'R"(', 'R"x(',

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from msbench.cli import app
 from msbench.cli import study as command
 from msbench.errors import DeviceError, MsbenchError
-from msbench.harness import gpus
+from msbench.gpu import devices as gpus
 from msbench.model import Study
 from msbench.store.store import Store
 from msbench.study import subjects

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from msbench.errors import DeviceError, MsbenchError
-from msbench.harness.evaluate import harness_digest
+from msbench.harness.digest import harness_digest
 from msbench.model import Study, Trial
 from msbench.report import Live
 from msbench.study.delay import BASE, delayed

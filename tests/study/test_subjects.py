@@ -9,8 +9,8 @@ import pytest
 
 from msbench import operators, resources
 from msbench.errors import MsbenchError, ToolchainError
-from msbench.harness import toolchain
-from msbench.harness.schedule import work
+from msbench.harness.build import toolchain
+from msbench.harness.check.schedule import work
 from msbench.spec import Precision
 from msbench.study.delay import BASE, delayed
 from msbench.study.subjects import WORK_LIMIT, choose

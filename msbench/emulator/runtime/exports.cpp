@@ -1,7 +1,16 @@
 // What the worker process calls (msbench/executors/_cpu_worker.py), beside the kernel's own msbench_launch.
+#include <atomic>
 #include <cstdint>
 
 #include "team.hpp"
+
+namespace msbench_cpu {
+namespace {
+std::atomic<int> on_default_stream{0};
+}
+
+void count_default_stream() { ++on_default_stream; }
+}  // namespace msbench_cpu
 
 #define MSBENCH_CPU_EXPORT extern "C" __attribute__((visibility("default"), used))
 
@@ -17,6 +26,9 @@ MSBENCH_CPU_EXPORT int msbench_cpu_index_written() {
     auto unset = [](const dim3& extent) { return extent.x == 1 && extent.y == 1 && extent.z == 1; };
     return !(zero(threadIdx) && zero(blockIdx) && unset(blockDim) && unset(gridDim));
 }
+
+/// How many kernels were launched on the default stream since the last call.
+MSBENCH_CPU_EXPORT int msbench_cpu_default_stream() { return msbench_cpu::on_default_stream.exchange(0); }
 
 /// The first failure since the last call, as one line of JSON; empty if there was none.
 MSBENCH_CPU_EXPORT void msbench_cpu_failure(char* json, size_t size) {

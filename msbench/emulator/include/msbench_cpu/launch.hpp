@@ -16,11 +16,14 @@ namespace msbench_cpu {
 struct Config {
     dim3 grid, block;
     size_t shared_bytes;
-    Config(dim3 g, dim3 b, size_t bytes = 0, cudaStream_t = nullptr) : grid(g), block(b), shared_bytes(bytes) {}
+    cudaStream_t stream;
+    Config(dim3 g, dim3 b, size_t bytes = 0, cudaStream_t s = nullptr)
+        : grid(g), block(b), shared_bytes(bytes), stream(s) {}
 };
 
 template <class F>
 cudaError_t launch(const char* name, const void* function, const Config& c, const F& thread, bool cooperative = false) {
+    if (c.stream == nullptr || c.stream == cudaStreamLegacy) count_default_stream();
     return run({name, function, c.grid, c.block, c.shared_bytes, cooperative,
                 [](const void* context) { (*static_cast<const F*>(context))(); }, &thread});
 }
@@ -79,14 +82,15 @@ cudaError_t launch_pointers(void (*kernel)(P...), const Config& config, void** a
 // here.
 template <class... P>
 cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** arguments, size_t bytes = 0,
-                             cudaStream_t = nullptr) {
-    return msbench_cpu::launch_pointers(kernel, {grid, block, bytes}, arguments, false,
+                             cudaStream_t stream = nullptr) {
+    return msbench_cpu::launch_pointers(kernel, {grid, block, bytes, stream}, arguments, false,
                                         std::index_sequence_for<P...>());
 }
 template <class... P>
 cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** arguments, size_t bytes = 0,
-                                        cudaStream_t = nullptr) {
-    return msbench_cpu::launch_pointers(kernel, {grid, block, bytes}, arguments, true, std::index_sequence_for<P...>());
+                                        cudaStream_t stream = nullptr) {
+    return msbench_cpu::launch_pointers(kernel, {grid, block, bytes, stream}, arguments, true,
+                                        std::index_sequence_for<P...>());
 }
 
 // ------------------------------------------------------------------ cudaLaunchKernelEx
@@ -131,7 +135,8 @@ inline bool asks_for_cooperation(const cudaLaunchConfig_t& config) {
 // launches.py strips the cast to void* here too.
 template <class... P>
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)(P...), void** arguments) {
-    return msbench_cpu::launch_pointers(kernel, {config->gridDim, config->blockDim, config->dynamicSmemBytes},
+    return msbench_cpu::launch_pointers(kernel,
+                                        {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream},
                                         arguments, msbench_cpu::asks_for_cooperation(*config),
                                         std::index_sequence_for<P...>());
 }
@@ -141,7 +146,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     bool cooperative = msbench_cpu::asks_for_cooperation(*config);
     std::tuple<P...> arguments(static_cast<P>(given)...);
     return msbench_cpu::launch(
-        "kernel", msbench_cpu::address(kernel), {config->gridDim, config->blockDim, config->dynamicSmemBytes},
+        "kernel", msbench_cpu::address(kernel),
+        {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream},
         [&] { std::apply(kernel, arguments); }, cooperative);
 }
 

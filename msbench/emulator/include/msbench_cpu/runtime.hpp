@@ -118,6 +118,9 @@ struct Launch {
 /// Runs all blocks and returns; an error is what cudaGetLastError then answers.
 cudaError_t run(const Launch& launch);
 
+/// Remembers that a kernel was launched on the default stream; see exports.cpp.
+void count_default_stream();
+
 /// The dynamic shared memory that a kernel was allowed by cudaFuncSetAttribute (48 KiB without; the most that any
 /// kernel was allowed where `kernel` is null).
 size_t allowed_shared_bytes(const void* kernel);

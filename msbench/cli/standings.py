@@ -1,0 +1,118 @@
+"""The command that says how far the kernels have come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from msbench import databases
+from msbench.cli._app import app
+from msbench.cli._options import Db, Device, out
+from msbench.report import nanoseconds
+
+if TYPE_CHECKING:
+    from msbench.store.standings import Lost, Standing
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One table, as it is printed and written."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+    def table(self) -> Table:
+        table = Table(title=self.title, title_justify="left")
+        for number, name in enumerate(self.head):
+            table.add_column(name, justify="left" if number < 2 else "right")
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+    def markdown(self) -> str:
+        lines = [self.head, ("---",) * len(self.head), *self.rows]
+        return "\n".join([f"## {self.title}\n", *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
+
+
+@app.command()
+def standings(
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", help="Also write the tables to this file.", show_default=False)
+    ] = None,
+    device: Device = None,
+    db: Db = None,
+) -> None:
+    """How far the best kernels have come: against the bar and the roofline, in all and task by task.
+
+    The bar is on each case the faster of the naive kernel and the libraries, measured in the same session.
+
+    Example: `msbench standings --markdown docs/kernels.md`
+    """
+    from msbench.store.figures import Figures
+    from msbench.store.standings import standings as rated
+
+    store = databases.sound(db, "No standings are read from")
+    figures = Figures(store, store.recorded_device(device).id if device else None)
+    tasks = figures.tasks()
+    parts = _parts(*rated(tasks))
+    days = sorted(task.measured_at[:10] for task in tasks if task.best and task.measured_at)
+    if figures.device is None or not days:
+        out.print("No version of ours has been timed yet: msbench bench --versions all measures them.")
+        return
+    where = f"Measured on {figures.device.name} from {days[0]} to {days[-1]}."
+    for part in parts:
+        out.print(part.table())
+    out.print(where)
+    if markdown:
+        text = "\n".join(
+            ["# How far the kernels have come\n", _SAYS, f"{where}\n", *(part.markdown() for part in parts)]
+        )
+        markdown.write_text(text, encoding="utf-8")
+
+
+_SAYS = """\
+Made by `msbench standings --markdown docs/kernels.md`. Times are geometric means over a split's cases; the bound is the larger of bytes
+over the device's measured bandwidth, operations over its measured rate, and an empty call. The bar is on each case the faster of
+the naive kernel and the libraries, measured in the same session.
+"""
+
+
+def _parts(found: Sequence[Standing], lost: Sequence[Lost]) -> list[_Part]:
+    from msbench.store.standings import LOST, means
+
+    overall = [
+        (precision, split, str(tasks), f"{bar:.2f}", f"{roofline:.2f}")
+        for (precision, split), (tasks, bar, roofline) in sorted(means(found).items())
+    ]
+    rows = [
+        (
+            one.task_id,
+            one.split,
+            str(one.cases),
+            nanoseconds(one.bound_ns),
+            nanoseconds(one.time_ns),
+            f"{one.over_bar:.2f}",
+            f"{one.of_roofline:.2f}",
+            f"{one.worst:.2f} ({one.worst_case})",
+        )
+        for one in found
+    ]
+    cases = [
+        (one.task_id, one.case_name, f"{one.ratio.value:.3f}", f"{one.ratio.low:.3f} to {one.ratio.high:.3f}")
+        for one in lost
+    ]
+    return [
+        _Part("In all", ("precision", "split", "tasks", "over the bar", "of the roofline"), overall),
+        _Part(
+            "By task",
+            ("task", "split", "cases", "bound", "time", "over the bar", "of the roofline", "slowest against the bar"),
+            rows,
+        ),
+        _Part(f"Lost: the interval ends below {LOST}", ("task", "case", "over the bar", "95 % interval"), cases),
+    ]

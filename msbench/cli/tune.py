@@ -1,0 +1,98 @@
+"""Commands that go on from one version: sweep, fork."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from typer.main import get_command
+
+from msbench import databases, operators, report
+from msbench.cli._app import app
+from msbench.cli._options import Cases, Db, Device, Exec, Ops, Seed, err, out, pick_executor, seeded
+from msbench.cli.measure import read_kernel
+from msbench.errors import MsbenchError
+from msbench.model import Candidate, Origin
+from msbench.spec import Operator, Precision
+
+_WHOLE = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+@app.command()
+def sweep(
+    what: Annotated[str, typer.Argument(metavar="FILE|VERSION", help="A .cu file, or a stored version's id.")],
+    op: Annotated[str, typer.Option("--op", help="The operator that a file computes.")] = "",
+    precision: Annotated[Precision | None, typer.Option("--precision", help="A file's element type.")] = None,
+    points: Annotated[int, typer.Option("--points", min=1, help="Of larger spaces so many points are measured.")] = 64,
+    write: Annotated[
+        Path | None, typer.Option("--write", help="Write the winner's source there.", show_default=False)
+    ] = None,
+    cases: Cases = "all",
+    executor: Exec = "auto",
+    seed: Seed = None,
+    ops_dir: Ops = None,
+    device: Device = None,
+    db: Db = None,
+) -> None:
+    """Tune the constants that a kernel declares (`// tune: TILE = 64 | 128 | 256`), by measuring.
+
+    All points are recorded. The fastest has to win on all cases, checks and all. Exit code 1 if none beats the source.
+
+    Example: `msbench sweep my.cu --op softmax --precision bf16 --write tuned.cu`
+    """
+    from msbench.harness.evaluate import Plan
+    from msbench.optimize.sweep import sweep as run
+
+    store = databases.writer(db)
+    operator, candidate = _candidate(what, op, precision, ops_dir, db)
+    seed, command = seeded(seed)
+    plan = Plan(operators.select_cases(operator, cases, seed), seed=seed)
+    with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
+        swept = run(
+            chosen, operator, candidate, plan, number=points, command=command, progress=live,
+            store=lambda results: store.add_evaluations(operator, results),
+        )  # fmt: skip
+    report.swept(out, swept)
+    report.repeat(out, command)
+    if swept.winner is None:
+        raise typer.Exit(1)
+    if write is not None:
+        write.write_text(swept.winner.source, "utf-8")
+        out.print(f"wrote {escape(str(write))}")
+
+
+def _candidate(
+    what: str, op: str, precision: Precision | None, ops_dir: Path | None, db: str | None
+) -> tuple[Operator, Candidate]:
+    if Path(what).is_file():
+        if not op or precision is None:
+            raise MsbenchError(f"{what} is a file: say with --op and --precision what it computes.")
+        return operators.load(op, ops_dir), Candidate(
+            op, precision, read_kernel(Path(what)), Origin.EXTERNAL, Path(what).name
+        )
+    candidate = databases.reader(db).candidate(what)
+    return operators.load(candidate.operator, ops_dir), candidate
+
+
+@app.command(context_settings=_WHOLE)
+def fork(
+    ctx: typer.Context,
+    version: Annotated[str, typer.Argument(help="A stored version's id, or the beginning of it.")],
+    db: Db = None,
+) -> None:
+    """Begin a run that goes on from any known version: it is the first step. All options of `msbench optimize` apply.
+
+    Example: `msbench fork 3f2a9c --strategy cudamaster --rounds 3`
+    """
+    candidate = databases.reader(db).candidate(version)
+    command: Any = get_command(app).commands["optimize"]  # type: ignore[attr-defined]
+    given = [
+        f"{candidate.operator}/{candidate.precision}",
+        "--start",
+        candidate.id,
+        *(["--db", db] if db else []),
+        *ctx.args,
+    ]
+    raise typer.Exit(command.main(given, standalone_mode=False) or 0)
