@@ -143,7 +143,7 @@ class World:
         """The same, on the recorded executor: a failure is found anew, times are those of earlier."""
         if not plan.measure:
             return self.evaluate(executor, operator, precision, candidates, plan, command=command, progress=progress)
-        stored = executor.recall(operator, candidates)
+        stored = executor.recall(operator, candidates, plan.recorded_with)
         found = [stored.get(c.id) or factories.failed(operator, c, Status(f"{_broken(c)}_failed")) for c in candidates]
         return [replace(e, executor=executor.name, command=command, started_at=now()) for e in found]
 

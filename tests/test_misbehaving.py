@@ -146,7 +146,7 @@ def test_tokens_are_counted_apart_and_dollars_are_the_endpoints(server: Server, 
     with Store(":memory:") as store:
         go(server, task, store, Budget(), rounds=1)
         (run,) = store.runs()
-        row = store.ledger(run.id)[1]
+        row = next(row for row in store.ledger(run.id) if row.kind == "request")
         assert (row.uncached_tokens, row.cached_tokens, row.reasoning_tokens, row.output_tokens) == (300, 600, 250, 50)
         assert (row.cost_usd, row.priced_by, row.reasoning) == (0.125, server.url, "Hmm.")
         assert run.spend["cost_usd"] == 0.25 and run.spend["cached_tokens"] == 1200

@@ -211,7 +211,7 @@ def test_the_device_is_others_while_models_think_and_models_think_side_by_side(
     alone = Thinking(desk, 9, 0.6)
     taken = desk.taken
     together(desk, [session(named(tmp_path, "op9"), store, alone)])
-    assert alone.held == [0, 0] and desk.taken in (taken + 2, taken + 3)  # for the baseline, the draft and its proof
+    assert alone.held == [0, 0] and 2 <= desk.taken - taken <= 4  # both baselines, the draft and its proof
 
 
 def test_an_interruption_stops_the_runs_that_wait_for_the_device(desk: Desk, store: Store, tmp_path: Path) -> None:
@@ -219,5 +219,7 @@ def test_an_interruption_stops_the_runs_that_wait_for_the_device(desk: Desk, sto
     tasks = [named(tmp_path, name) for name in ("one", "two")]
     with pytest.raises(KeyboardInterrupt):
         together(desk, [session(task, store, one_round(task)) for task in tasks], lockstep=True)
+    for thread in (t for t in threading.enumerate() if t.name.startswith("msbench-run")):
+        thread.join(30.0)
+        assert not thread.is_alive()
     assert [run.status for run in store.runs()] == ["stopped", "stopped"]
-    assert not [t for t in threading.enumerate() if t.name.startswith("msbench-run")]

@@ -103,7 +103,7 @@ def test_proofs_of_the_evaluator_have_a_fixed_seed() -> None:
         for parameter in command.params
         if "--seed" in parameter.opts
     }
-    drawn = dict.fromkeys(("eval", "bench", "optimize", "audit"))
+    drawn = dict.fromkeys(("eval", "bench", "optimize", "sweep", "audit"))
     assert found == {**drawn, "exploits": 0, "mutants": 0, "study": 0}
 
 

@@ -51,7 +51,6 @@ class RecordedExecutor:
         self._checker = checker
         self._store = store
         self._device = _choose(store, device)
-        self._preferred: set[str] = set()
         self.xp: ModuleType = checker.xp
         self.check_limit = checker.check_limit
 
@@ -65,24 +64,22 @@ class RecordedExecutor:
         """The recorded device's."""
         return self._store.ceilings(self._device.id) if self._store and self._device else None
 
-    def prefer(self, evaluation_id: str) -> None:
-        """Recall what was measured together with this stored evaluation, where there is a choice."""
-        if self._store is not None:
-            self._preferred = {m.group for m in self._store.evaluation(evaluation_id).measurements}
-
-    def recall(self, op: Operator, candidates: Sequence[Candidate]) -> dict[str, Evaluation]:
+    def recall(
+        self, op: Operator, candidates: Sequence[Candidate], recorded_with: str | None = None
+    ) -> dict[str, Evaluation]:
         """What is stored of each candidate, by its id, as ``protocols.Remembers`` says.
 
         Of several evaluations of one version it is the one that was measured together with most of the other
-        candidates, so that they compare; then the one with the most cases, then the newest (see also ``prefer``).
+        candidates, so that they compare; then the one with the most cases, then the newest.
         """
         if self._store is None or self._device is None:
             return {}
         sessions = {c.id: _sessions(self._store, c.id, self._device.id) for c in candidates}
+        first = {m.group for m in self._store.evaluation(recorded_with).measurements} if recorded_with else set[str]()
         groups = [{group for session in known for group in session.groups} for known in sessions.values()]
 
         def rank(session: _Session) -> tuple[bool, int, int, str]:
-            preferred = not self._preferred.isdisjoint(session.groups)
+            preferred = not first.isdisjoint(session.groups)
             together = sum(not theirs.isdisjoint(session.groups) for theirs in groups)  # its own version always counts
             return preferred, together, len(session.groups), session.started_at
 

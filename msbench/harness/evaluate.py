@@ -238,7 +238,7 @@ class Group:
         """Add what was measured earlier to what was checked now, saying that it was earlier."""
         wanted = {case.id for case in self.plan.cases}
         usable = [entry for entry in self._entries if entry.status in (Status.PASSED, Status.UNSUPPORTED)]
-        found = memory.recall(self.op, [entry.candidate for entry in usable])
+        found = memory.recall(self.op, [entry.candidate for entry in usable], self.plan.recorded_with)
         for entry in usable:
             stored = found.get(entry.candidate.id)
             if stored is None:

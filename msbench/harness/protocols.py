@@ -43,6 +43,7 @@ class Plan:
     ``profile_fastest``: of the versions only the one that is fastest on that case.
     ``trusted``: naive kernels and libraries among the versions are those of ``kernels/``, so that of these what finds cheating is tried on the cheapest cases only,
     misaligned arrays on those and on hidden sizes, and of the outputs of a timed batch those of one input set are compared.
+    ``recorded_with``: an executor that remembers recalls what was measured together with this stored evaluation, where there is a choice.
     """
 
     cases: tuple[Case, ...]
@@ -59,6 +60,7 @@ class Plan:
     sittings: int = 4
     settle: bool = False
     whole_calls: bool = False
+    recorded_with: str | None = None
 
 
 class Progress(Protocol):
@@ -202,10 +204,12 @@ class Foresees(Protocol):
 class Remembers(Protocol):
     """An executor that has no times of its own but knows those of earlier evaluations, on ``Executor.device``."""
 
-    def recall(self, op: Operator, candidates: Sequence[Candidate]) -> Mapping[str, Evaluation]:
+    def recall(
+        self, op: Operator, candidates: Sequence[Candidate], recorded_with: str | None
+    ) -> Mapping[str, Evaluation]:
         """By a candidate's id, a passed evaluation of exactly that version; its ``recorded_from`` is its own id.
 
-        A candidate that was never measured is absent.
+        A candidate that was never measured is absent. ``recorded_with``: see ``Plan``.
         """
 
     def checked_on(self) -> Device:

@@ -22,13 +22,14 @@ from msbench.errors import (
     WaitingForAnswer,
 )
 from msbench.harness.evaluate import Executor, Plan, Progress, evaluate
+from msbench.harness.protocols import Remembers
 from msbench.model import Candidate, Evaluation, Origin, Outcome, Status
 from msbench.optimize.begin import reopen, start
 from msbench.optimize.briefings import Briefings, newest
 from msbench.optimize.budget import Budget
 from msbench.optimize.comparison import Ratio, overall, paired, score
 from msbench.optimize.desk import Desk
-from msbench.optimize.evaluating import Climbed, Evaluate, Evaluating, Recalls
+from msbench.optimize.evaluating import Climbed, Evaluate, Evaluating
 from msbench.optimize.hidden import told
 from msbench.optimize.journal import Journal, now
 from msbench.optimize.judge import DUPLICATE, UNCHANGED, USABLE, Verdict, failure_text, judge
@@ -166,7 +167,7 @@ class _Engine:
         self._libraries = [c for c in versions if c.origin is Origin.LIBRARY]
         device = executor.device()
         timed = executor.measures or device.kind == "cuda"
-        ceilings = journal.recorded_ceilings() if isinstance(executor, Recalls) else None
+        ceilings = journal.recorded_ceilings() if isinstance(executor, Remembers) else None
         ceilings = ceilings or executor.ceilings()
         self._briefings = Briefings(task, self._settings, device, ceilings, timed, journal)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from msbench.harness.evaluate import Executor, Plan, Progress
 from msbench.model import Candidate, Evaluation, Origin
@@ -37,14 +37,6 @@ class Evaluate(Protocol):
         command: str,
         progress: Progress | None = None,
     ) -> list[Evaluation]: ...
-
-
-@runtime_checkable
-class Recalls(Protocol):
-    """An executor that tells what was measured earlier (``executors/recorded.py``)."""
-
-    def prefer(self, evaluation_id: str) -> None:
-        """Recall what was measured together with this evaluation, where there is a choice."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +70,7 @@ class Evaluating:
 
     def baseline(self, candidates: Sequence[Candidate]) -> str:
         """The yardsticks against each other; returns the id of the last one's evaluation."""
-        self._prefer(0)
-        results = self._group(0, "full", candidates, plan_of_step(self._plan, 0))
+        results = self._group(0, "full", candidates, self._plan_of_step(0))
         ids = self._store(results)
         self._tell("evaluated", results[-1].status.value, 0)
         return ids[-1]
@@ -104,7 +95,6 @@ class Evaluating:
         left = {step: draft for step, draft in drafts.items() if step not in found}
         if not left:
             return found
-        self._prefer(number)
         seconds: dict[int, dict[str, float]] = {step: {} for step in left}
         results: dict[int, tuple[Evaluation, bool]] = {}
         stored: list[Evaluation] = []
@@ -122,7 +112,7 @@ class Evaluating:
             if any(slower for _, slower in results.values()) or any(one.status not in USABLE for one in beside):
                 stored += beside
         if left:
-            group = self._group(number, "full", [*yardsticks, *left.values()], plan_of_step(self._plan, number))
+            group = self._group(number, "full", [*yardsticks, *left.values()], self._plan_of_step(number))
             stored += group[: len(yardsticks)]
             for step, evaluation in zip(left, group[len(yardsticks) :], strict=True):
                 _count(seconds[step], "full", evaluation)
@@ -176,10 +166,8 @@ class Evaluating:
         logs = paired(reference, evaluation, self._plan.cases)
         return overall(logs) if logs else None
 
-    def _prefer(self, number: int) -> None:
-        recorded = self._journal.recorded_step(number)
-        if recorded is not None and isinstance(self._executor, Recalls):
-            self._executor.prefer(recorded)
+    def _plan_of_step(self, number: int) -> Plan:
+        return replace(plan_of_step(self._plan, number), recorded_with=self._journal.recorded_step(number))
 
     def _group(
         self, step: int, rung: str, candidates: Sequence[Candidate], plan: Plan, *, apart: bool = False

@@ -83,8 +83,8 @@ def to_json(traces: list[dict[str, Any]], drawn: dict[str, Any]) -> Markup:
     figure: Any = go.Figure(data=traces, layout=drawn)
     spelled = json.loads(figure.to_json(engine="json"))
     del spelled["layout"]["template"]  # plotly's own look, 6 kB of it: the page's script sets every colour
-    text = json.dumps(_rounded(spelled), ensure_ascii=True, separators=(",", ":"), sort_keys=True)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+    text = json.dumps(_rounded(spelled), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return Markup(text.replace("<", "\\u003c"))
 
 
 def _rounded(value: Any) -> Any:

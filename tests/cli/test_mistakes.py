@@ -102,15 +102,15 @@ def test_an_interrupted_search_names_its_run(
     def interrupted(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("msbench.optimize.engine.evaluate", interrupted)
-    typed = ["optimize", "vector_add/fp32", "--provider", "manual", "--db", "x.sqlite", *QUICKLY]
+    monkeypatch.setattr("msbench.optimize.together.evaluate_all", interrupted)
+    typed = ["optimize", "vector_add/fp32", "--provider", "manual", "--no-wait", "--db", "x.sqlite", *QUICKLY]
     monkeypatch.setattr(sys, "argv", ["msbench", *typed])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
     with Store(here / "x.sqlite", read_only=True) as store:
         (stopped,) = store.runs()
-    says = f"Go on with: msbench optimize --resume {stopped.id} --db x.sqlite\n"
+    says = f"Go on with: msbench optimize --resume {stopped.id} --no-wait --db x.sqlite\n"
     assert capsys.readouterr().err.endswith(says)
 
 

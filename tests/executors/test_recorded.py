@@ -160,9 +160,7 @@ def test_a_session_can_be_preferred(store: Store) -> None:
     """As a replayed run does, whose baseline was measured in one session of several."""
     wanted, other = record(store, MINE, OTHER, session="1")
     record(store, MINE, OTHER, session="2")
-    chosen = executor(store)
-    chosen.prefer(other)
-    assert chosen.recall(OPERATOR, [MINE])[MINE.id].recorded_from == wanted
+    assert executor(store).recall(OPERATOR, [MINE], other)[MINE.id].recorded_from == wanted
 
 
 def test_the_device_can_be_chosen(store: Store) -> None:

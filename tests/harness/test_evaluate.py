@@ -297,7 +297,9 @@ def test_bf16() -> None:
 class Memory(FakeExecutor):
     stored: Mapping[str, Evaluation]
 
-    def recall(self, op: Operator, candidates: Sequence[Candidate]) -> Mapping[str, Evaluation]:
+    def recall(
+        self, op: Operator, candidates: Sequence[Candidate], recorded_with: str | None
+    ) -> Mapping[str, Evaluation]:
         return {c.id: self.stored[c.id] for c in candidates if c.id in self.stored}
 
     def checked_on(self) -> Device:

@@ -48,7 +48,7 @@ def _first(pattern: str, instead: str) -> Callable[[str], str]:
         (SOFTMAX, _first(r" \(\d[^)]*\) as fast", " as fast"), "a ratio has no interval"),
         (SOFTMAX, _first(r' <span class="tag warn"[^>]*>another session</span>', ""), "sessions are ranked in one column"),
         (SOFTMAX, _first(r"shipped as best", "best (123456)"), "a version is called best (123456), which is not the best"),
-        (SOFTMAX, _first(r"(N=16,C=256\\u003cbr\\u003e[^\"]*?)\\u003cbr\\u003e\d+ \w+ 2026", r"\1"), "have no day of their own"),
+        (SOFTMAX, _first(r"(N=16,C=256\\u003cbr>[^\"]*?)\\u003cbr>\d+ \w+ 2026", r"\1"), "have no day of their own"),
         (SOFTMAX, _first(r"(<figcaption>.*?) on \d+ (\w+)", r"\1 on 1 \2"), "its caption names other days"),
         ("op/rope.html", _first(r"<td>reference implementation</td>", "<td>library</td>"), "straightforward is called a library"),
         (RUN, _first(r"(came out [^:]*: <b[^>]*>)\w[\w ]*", r"\1did not hold"), "its prediction did not hold, but"),

@@ -113,7 +113,7 @@ def test_a_database_of_32_bits_is_migrated(url: str) -> None:
     engine = sqlalchemy.create_engine(url.replace("postgresql:", "postgresql+psycopg:"), poolclass=sqlalchemy.NullPool)
     with engine.begin() as connection:
         for change in (
-            "DROP TABLE record", "ALTER TABLE step DROP COLUMN predicted_cases", "DROP VIEW speedup", "DROP VIEW timing", 'ALTER TABLE "case" ALTER COLUMN nbytes TYPE INTEGER',
+            "DROP TABLE record, ledger, notes", "ALTER TABLE step DROP COLUMN predicted_cases", "DROP VIEW speedup", "DROP VIEW timing", 'ALTER TABLE "case" ALTER COLUMN nbytes TYPE INTEGER',
             "ALTER TABLE evaluation ALTER COLUMN seed TYPE INTEGER", "DELETE FROM migration WHERE version > 2",
             "CREATE VIEW timing AS SELECT nbytes FROM \"case\"", "CREATE VIEW speedup AS SELECT * FROM timing",
         ):  # fmt: skip
@@ -128,6 +128,7 @@ def test_every_command_works_in_it(url: str, tmp_path: Path) -> None:
     op = ("--op", "vector_add", "--precision", "fp32")
     with Store(tmp_path / "other.sqlite") as other:
         factories.story(other)
+        factories.prove(other)
     for arguments in (
         ("eval", "mine.cu", *op, *QUICKLY, "--seed", str(2**31 + 1)),
         ("bench", "vector_add/fp32", "--versions", "naive", *QUICKLY),
