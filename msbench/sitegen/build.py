@@ -23,6 +23,7 @@ from msbench.scratch import replace_folder, scratch
 from msbench.sitegen import format as fmt
 from msbench.sitegen.entries import sized, slug
 from msbench.sitegen.facts import Site
+from msbench.sitegen.lean import lean
 from msbench.sitegen.page import File, Page
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def _write(site: Site, folder: Path, repository: str | None, progress: Progress 
                 text = environment.get_template(item.template).render(
                     page=item, root=root.removeprefix("./"), **item.context
                 )
-                text = _SORTED_BY.sub(lambda found: f'data-v="{float(found[1]):.6g}"', text)
+                text = lean(_SORTED_BY.sub(lambda found: f'data-v="{float(found[1]):.6g}"', text))
             else:
                 text = item.text
             target.write_text(text, encoding="utf-8", newline="\n")

@@ -1,8 +1,8 @@
 """Figures for plotly: built here as data, drawn in the browser by the one vendored script.
 
 A trace's ``meta`` is its role (``naive``, ``library``, ``best``, ``parent``, ``child``, ``roof`` …); the page's script
-gives each role its colour from the style sheet. A mark's text, which is shown where it is pointed at, ends with the day on
-which its figure was measured. Every chart comes with the rows of a table that says the same without JavaScript.
+gives each role its colour from the style sheet. What is shown where a mark is pointed at ends with the day on which its
+figure was measured. Every chart comes with the rows of a table that says the same without JavaScript.
 """
 
 from __future__ import annotations
@@ -56,10 +56,20 @@ class Series:
     points: tuple[Point, ...]
 
     @property
+    def day(self) -> str:
+        """The day of its figures, where all points have the same."""
+        days = {p.day for p in self.points}
+        return days.pop() if len(days) == 1 else ""
+
+    @property
     def head(self) -> str:
         """Its name in a table's head, with the day where all points have the same."""
-        days = {p.day for p in self.points}
-        return f"{self.name}, {days.pop()}" if len(days) == 1 and days != {""} else self.name
+        return f"{self.name}, {self.day}" if self.day else self.name
+
+    @property
+    def hover(self) -> str:
+        """What is shown where a mark is pointed at: its text, and the day unless each text ends with its own."""
+        return f"%{{text}}{on(self.day)}<extra>%{{fullData.name}}</extra>"
 
     def cell(self, point: Point, text: str) -> str:
         """A point in a table, with its day where the head has none."""
@@ -112,8 +122,8 @@ def time_against_size(id: str, series: Sequence[Series], size_name: str) -> Char
                     "arrayminus": [p.time_ns - p.low_ns for p in points],
                 },
                 "marker": _marker(s.role),
-                "hovertemplate": "%{text}<extra>%{fullData.name}</extra>",
-                "text": [f"{plain(p.case)}<br>{fmt.time(p.time_ns)}{_by(p, s)}{on(p.day)}" for p in points],
+                "hovertemplate": s.hover,
+                "text": [f"{plain(p.case)}<br>{fmt.time(p.time_ns)}{_by(p, s)}{_own_day(p, s)}" for p in points],
             }
         )
     bounds = sorted({(p.size, p.bound_ns) for s in shown for p in s.points if p.bound_ns})
@@ -220,8 +230,10 @@ def roofline(
                 "x": [x(p) for p in points],
                 "y": [y(p) for p in points],
                 "marker": _marker(s.role),
-                "text": [f"{plain(p.case)}<br>{y_label(y(p))}{_by(p, s)}<br>{_of_roof(p)}{on(p.day)}" for p in points],
-                "hovertemplate": "%{text}<extra>%{fullData.name}</extra>",
+                "text": [
+                    f"{plain(p.case)}<br>{y_label(y(p))}{_by(p, s)}<br>{_of_roof(p)}{_own_day(p, s)}" for p in points
+                ],
+                "hovertemplate": s.hover,
             }
         )
     heights = [v for _, v in roof] + [y(p) for s in shown for p in s.points]
@@ -303,6 +315,10 @@ def _achieved_bandwidth(p: Point) -> float:
 
 def _of_roof(p: Point) -> str:
     return f"{fmt.percent(p.bound_ns / p.time_ns)} of the roofline" if p.bound_ns else ""
+
+
+def _own_day(p: Point, s: Series) -> str:
+    return "" if s.day else on(p.day)
 
 
 def _by(p: Point, s: Series) -> str:

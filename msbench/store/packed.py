@@ -4,6 +4,7 @@ It is an SQLite file too, with the same tables and column names, and differs in 
 
 - each row has an integer ``key``, and rows name each other by it; a row keeps its key from one publication to the next,
 - 32 hexadecimal digits are 16 bytes, and long texts are the letter ``z`` and a zlib stream,
+- a long value that an earlier row has in the same column is ``=`` and that row's key,
 - the checks of an evaluation, and the trials of one recording, are one row of a table of its own (``check_packed``): the
   ``rows`` are a zlib stream of JSON, an object of lists, one a column,
 - there are no indexes, and rows are in the order of their keys, so that what is new comes last.
@@ -30,11 +31,13 @@ from msbench.store.identity import table_of
 from msbench.store.tables import TABLES, CheckRow, LedgerRow, MigrationRow, NotesRow, RecordRow, StepRow, TrialRow
 from msbench.store.views import VIEWS
 
-FORMAT = 1
-"""``PRAGMA user_version`` of a packed file; an ordinary one has 0."""
+FORMAT = 2
+"""``PRAGMA user_version`` of a packed file; an ordinary one has 0, and in one with 1 no value refers to another row's."""
 
 _LONG = 120
 """Characters from which a text is worth compressing."""
+_REPEATED = 64
+"""Bytes from which a value that an earlier row has is worth a reference."""
 _PAGE = 8192
 """Bytes of a page: samples are some 800 bytes each, and in small pages much room stays empty behind them."""
 _MOST = 1 << 28
@@ -236,9 +239,18 @@ def _stored(column: Column[Any], value: Any, all_keys: Keys) -> Any:
 
 def _plain(model: type[SQLModel], rows: Sequence[Mapping[str, Any]], all_keys: Keys) -> Iterator[tuple[Any, ...]]:
     table = table_of(model)
+    if model not in _keyed():
+        yield from (tuple(_stored(column, row[column.name], all_keys) for column in table.columns) for row in rows)
+        return
+    firsts: dict[tuple[int, bytes], bytes] = {}
     for row in rows:
-        key = (all_keys[table.name][row["id"]],) if model in _keyed() else ()
-        yield (*key, *(_stored(column, row[column.name], all_keys) for column in table.columns))
+        key = all_keys[table.name][row["id"]]
+        stored = [_stored(column, row[column.name], all_keys) for column in table.columns]
+        for place, value in enumerate(stored):
+            if isinstance(value, bytes) and len(value) >= _REPEATED:
+                stored[place] = firsts.get((place, value), value)
+                firsts.setdefault((place, value), b"=%d" % key)
+        yield (key, *stored)
 
 
 def _folds(model: type[SQLModel], rows: list[dict[str, Any]], all_keys: Keys) -> Iterator[tuple[Any, ...]]:
@@ -281,8 +293,16 @@ def _unpacked(
     there = {name for _, name, *_ in source.execute(f'PRAGMA table_info("{table.name}")')}
     lacked = _LATER_COLUMNS.get(model, frozenset()) - there
     listed = ", ".join("NULL" if name in lacked else f'"{name}"' for name in _columns(model))
-    for row in source.execute(f'SELECT {listed} FROM "{table.name}"'):
-        yield tuple(way(value) for way, value in zip(ways, row[1:] if keyed else row, strict=True))
+    order = 'ORDER BY "key"' if keyed else ""
+    long: dict[tuple[int, bytes], bytes] = {}
+    for row in source.execute(f'SELECT {listed} FROM "{table.name}" {order}'):
+        values = list(row[1:] if keyed else row)
+        for place, value in enumerate(values):
+            if keyed and isinstance(value, bytes) and len(value) < 16 and value[:1] == b"=":  # an id has 16 bytes
+                values[place] = long[place, value]
+            elif keyed and isinstance(value, bytes) and len(value) >= _REPEATED:
+                long[place, b"=%d" % row[0]] = value
+        yield tuple(way(value) for way, value in zip(ways, values, strict=True))
 
 
 def _unfolded(

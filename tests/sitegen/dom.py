@@ -13,6 +13,19 @@ _UNSEEN = {"script", "style", "template", "head"}
 _BLOCKS = {"p", "div", "li", "tr", "td", "th", "dt", "dd", "h1", "h2", "h3", "small", "summary", "caption", "br"}
 
 
+_CELLS = frozenset({"td", "th"})
+_TERMS = frozenset({"dt", "dd"})
+_PARTS = frozenset({"tbody", "thead"})
+ENDED_BY = {
+    **dict.fromkeys(_CELLS, _CELLS),
+    **dict.fromkeys(_TERMS, _TERMS),
+    "tr": _CELLS | {"tr"},
+    **dict.fromkeys(_PARTS, _CELLS | {"tr"} | _PARTS),
+}
+"""By an element's tag, those that HTML lets end where it begins; all of them may also end with what they are in."""
+OPTIONAL_ENDS = _CELLS | _TERMS | _PARTS | {"tr"}
+
+
 @dataclass
 class Node:
     """One element; ``children`` are elements and texts."""
@@ -67,6 +80,8 @@ class _Builder(HTMLParser):
         self.root = self.at = Node("", {})
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        while self.at.tag in ENDED_BY.get(tag, ()) and self.at.parent is not None:
+            self.at = self.at.parent
         node = Node(tag, {name: value or "" for name, value in attrs}, self.at)
         self.at.children.append(node)
         if tag not in _VOID:
@@ -83,10 +98,10 @@ class _Builder(HTMLParser):
         self.at.children.append(data)
 
 
-def parse(path: Path) -> Node:
-    """A page."""
+def parse(page: Path | str) -> Node:
+    """A page: its file, or its text."""
     builder = _Builder()
-    builder.feed(path.read_text(encoding="utf-8"))
+    builder.feed(page if isinstance(page, str) else page.read_text(encoding="utf-8"))
     return builder.root
 
 

@@ -67,11 +67,14 @@ def test_lines_connect_cases_that_are_alike_and_no_others() -> None:
 def test_every_mark_says_when_it_was_measured() -> None:
     times = charts.time_against_size("t", [series("best", point(64, 1000.0))], "N")
     assert times is not None and times.head == ("case", "best, 1 May 2026")
-    assert trace(figure(times), "best")["text"] == ["N=64<br>1.00\u202fµs<br>1 May 2026"]
+    best = trace(figure(times), "best")
+    assert best["text"] == ["N=64<br>1.00\u202fµs"]
+    assert best["hovertemplate"].startswith("%{text}<br>1 May 2026<extra>")
     days = replace(point(64, 1.0), day="1 May 2026"), replace(point(65, 1.0), day="2 May 2026")
     mixed = charts.time_against_size("t", [series("best", *days)], "N")
     assert mixed is not None and mixed.head == ("case", "best")
     assert mixed.rows[1] == ("N=65", "1.00\u202fns, 2 May 2026")
+    assert trace(figure(mixed), "best")["text"][1] == "N=65<br>1.00\u202fns<br>2 May 2026"
 
 
 def test_a_parent_and_a_child_are_seen_around_a_versions_own_marks() -> None:

@@ -69,7 +69,8 @@ def _chart(figure: Node, drawn: list[dict[str, object]], odd: set[str]) -> Found
     for one in marks:
         if one.get("meta") == "roof":
             continue
-        texts = [str(text) for text in one.get("hovertext") or one.get("text") or [] if text]  # type: ignore[attr-defined]
+        shared = "".join(re.findall(rf"<br>{DAY.pattern}", str(one.get("hovertemplate"))))
+        texts = [f"{text}{shared}" for text in one.get("hovertext") or one.get("text") or [] if text]  # type: ignore[attr-defined]
         undated = [text for text in texts if re.search(r"\d", text) and not DAY.search(text)]
         if undated:
             yield f"{len(undated)} points of {one.get('name')} have no day of their own, say {undated[0].replace('<br>', ' ')}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,27 @@ def test_a_published_database_has_every_row_that_counts(told_file: Path, tmp_pat
         drop_superseded(meant)
         assert content(there) == content(meant)
     assert integrity.check_files([target]) == []
+
+
+def test_what_a_row_repeats_is_stored_once(tmp_path: Path) -> None:
+    """As the samples of a run that was replayed are, which are those of its recording."""
+    target = tmp_path / "published.sqlite"
+    with Store(tmp_path / "told.sqlite") as store:
+        (timed,) = measured(OP, {VERSIONS[1]: 0.4}, cases=OP.cases[:1])
+        id = store.add_evaluation(OP, timed)
+        run = run_row(OP)
+        store.start_run(run)
+        again = replace(timed, executor="recorded", recorded_from=id, started_at=factories.instant(20))
+        store.add_step(
+            step_row(run, 0, "baseline", version_id=VERSIONS[1].id, evaluation_id=store.add_evaluation(OP, again))
+        )
+        meant = content(store)
+    publish(target, [tmp_path / "told.sqlite"])
+    with sqlite3.connect(target) as file:
+        (first,), (second,) = file.execute("SELECT samples FROM measurement ORDER BY key")
+    assert (len(first) > 64, second) == (True, b"=1")
+    with Store.snapshot(target) as there:
+        assert content(there) == meant
 
 
 def test_publishing_again_gives_the_same_bytes_and_new_rows_come_last(told_file: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ def pages(site: Site) -> Iterator[Page]:
     """One page an operator."""
     for name, tasks in site.operators.items():
         parts = [part(site, task) for task in tasks]
+        _once(parts)
         first = tasks[0]
         yield Page(
             f"op/{slug(name)}.html",
@@ -27,6 +28,15 @@ def pages(site: Site) -> Iterator[Page]:
             {"operator": first, "prototype": highlight.code(first.prototype), "precisions": parts},
             charts=any(p["time"] or p["roofline"] for p in parts),
         )
+
+
+def _once(parts: list[dict[str, Any]]) -> None:
+    """Where precisions have the same two sources, these stand beside each other in the first one's part alone."""
+    shown: dict[tuple[str, str], str] = {}
+    for one in parts:
+        if one["diff"]:
+            sources_of = one["naive"].row.source, one["best"].row.source
+            one["shown_in"] = shown.setdefault(sources_of, one["task"].precision)
 
 
 def part(site: Site, task: TaskRow) -> dict[str, Any]:
@@ -49,6 +59,7 @@ def part(site: Site, task: TaskRow) -> dict[str, Any]:
         "roofline": points.roofline_chart(site, f"roofline-{task.precision}", roles),
         "label": sources.label(site, [v for v, _ in roles]),
         "diff": diff(naive.row.source, best.row.source) if naive and best else None,
+        "shown_in": task.precision,
         "runs": [story(site, run) for run in reversed(site.runs_of(task.id))],
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 from msbench.model import Status
@@ -32,7 +33,8 @@ LOG = 8_000
 
 
 def pages(site: Site) -> Iterator[Page | File]:
-    """One page a version, and its source as a file."""
+    """One page a version, and each source as a file."""
+    files: set[str] = set()
     for version in site.versions.values():
         context = facts(site, version) if version.id not in site.successors else superseded(site, version)
         yield Page(
@@ -43,7 +45,14 @@ def pages(site: Site) -> Iterator[Page | File]:
             context,
             charts=any(context.get(chart) for chart in ("time", "bars")),
         )
-        yield File(f"version/{version.id[:SHORT]}.cu", version.row.source)
+        if _file(version) not in files:
+            files.add(_file(version))
+            yield File(_file(version), version.row.source)
+
+
+def _file(v: Version) -> str:
+    """Where its source is; versions of one file, such as a naive kernel's two precisions, share it."""
+    return f"source/{v.task.operator}-{sha256(v.row.source.encode()).hexdigest()[:SHORT]}.cu"
 
 
 def superseded(site: Site, v: Version) -> dict[str, Any]:
@@ -56,7 +65,7 @@ def superseded(site: Site, v: Version) -> dict[str, Any]:
         "successor": successor,
         "occasions": site.occasions(v),
         "diff": diff(v.row.source, successor.row.source),
-        "file": f"{v.id[:SHORT]}.cu",
+        "file": f"../{_file(v)}",
     }
 
 
@@ -111,7 +120,7 @@ def facts(site: Site, v: Version) -> dict[str, Any]:
         "log": _tail(v),
         "code": highlight.code(shown),
         "cut": v.row.source.count("\n") - shown.count("\n"),
-        "file": f"{v.id[:SHORT]}.cu",
+        "file": f"../{_file(v)}",
         "diff": change,
         "rewritten": REWRITTEN,
         "successor": None,
@@ -119,7 +128,7 @@ def facts(site: Site, v: Version) -> dict[str, Any]:
         "against": against,
         "told": told,
         "conversation": site.conversations.get((told[0][0].row.id, told[0][1].number)) if told else None,
-        "repeat": f"msbench eval site/version/{v.id[:SHORT]}.cu --op {v.task.operator} --precision {v.task.precision}",
+        "repeat": f"msbench eval site/{_file(v)} --op {v.task.operator} --precision {v.task.precision}",
     }
 
 
