@@ -65,7 +65,7 @@ proofs: $(VENV)/.stamp
 	$(BIN)/python -m tests.faults.study --executor cuda --commands optimize,bench --kills 6,34 --jobs 1 --resume
 
 fuzz: $(VENV)/.stamp
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n 2 tests/fuzz --timeout 3600
+	HYPOTHESIS_PROFILE=fuzz MSBENCH_TEST_SEEDS=1000 $(BIN)/pytest -n 2 tests/fuzz tests/test_operators_kernels.py --timeout 3600
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -104,10 +104,16 @@ def resampled(logs: Logs, seed: int, resamples: int = RESAMPLES) -> npt.NDArray[
         return resampled_medians(logs[0], seed, resamples)
     medians = np.array([np.median(one) for one in logs])
     within = [float(np.var(resampled_medians(one, seed, resamples))) for one in logs]
-    drawn = np.random.default_rng(seed).standard_t(len(logs) - 1, resamples // 2)
     error = math.sqrt(max(medians.var(ddof=1), math.fsum(within) / len(within)) / len(logs))
-    values: npt.NDArray[np.float64] = medians.mean() + error * np.concatenate([drawn, -drawn])
+    values: npt.NDArray[np.float64] = medians.mean() + error * _students(len(logs) - 1, seed, resamples)
     return values
+
+
+@lru_cache(maxsize=256)
+def _students(freedom: int, seed: int, resamples: int) -> npt.NDArray[np.float64]:
+    """Draws from Student's t, and their mirror images."""
+    drawn = np.random.default_rng(seed).standard_t(freedom, resamples // 2)
+    return np.concatenate([drawn, -drawn])
 
 
 def round_centres(rounds: Rounds) -> npt.NDArray[np.float64]:
@@ -196,7 +202,7 @@ def resampled_medians(
     return medians
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=2048)
 def _middle_ranks(n: int, seed: int, resamples: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """The ranks of the two middle values (the same one, where ``n`` is odd) in each resample of ``n`` sorted values.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing
+import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -57,7 +58,7 @@ def launch(
     return outputs
 
 
-SEEDS = 1000
+SEEDS = int(os.environ.get("MSBENCH_TEST_SEEDS", "150"))
 """How often each naive kernel is tried, each time on another held-out case, as far as there are so many small ones."""
 
 

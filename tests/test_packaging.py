@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from msbench.store.store import Store
+from tests import factories
+
 CHECKOUT = Path(__file__).parents[1]
 
 
@@ -70,7 +73,9 @@ def test_it_runs_where_there_is_no_checkout(wheel: Path, tmp_path: Path) -> None
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed"), "PYTHONSAFEPATH": "1"}
-    for arguments in (["ops"], ["build-site", "--out", "site"]):
+    with Store(tmp_path / "own.sqlite") as store:
+        factories.story(store)
+    for arguments in (["ops"], ["db", "counts"], ["build-site", "--db", "own.sqlite", "--out", "site"]):
         done = subprocess.run(
             [sys.executable, "-m", "msbench", *arguments],
             cwd=tmp_path,

@@ -60,6 +60,8 @@ def text(line: Line) -> str:
 
 def html(line: Line, marks: Sequence[Span] = ()) -> Markup:
     """One line as elements; the columns in ``marks`` (sorted, disjoint) stand in ``<mark>``."""
+    if not marks:
+        return Markup("".join(map(_element, line)))
     out: list[str] = []
     column = 0
     cuts = sorted({c for span in marks for c in span})
@@ -67,15 +69,20 @@ def html(line: Line, marks: Sequence[Span] = ()) -> Markup:
         end = column + len(part)
         start = column
         for cut in [*(c for c in cuts if column < c < end), end]:
-            piece = str(escape(part[start - column : cut - column]))
-            if name:
-                piece = f"<{_ELEMENTS[name]}>{piece}</{_ELEMENTS[name]}>"
+            piece = _element((name, part[start - column : cut - column]))
             if any(low <= start < high for low, high in marks):
                 piece = f"<mark>{piece}</mark>"
             out.append(piece)
             start = cut
         column = end
     return Markup("".join(out).replace("</mark><mark>", ""))
+
+
+@lru_cache(maxsize=1 << 14)
+def _element(token: Token) -> str:
+    name, plain = token
+    piece = str(escape(plain))
+    return f"<{_ELEMENTS[name]}>{piece}</{_ELEMENTS[name]}>" if name else piece
 
 
 def code(source: str) -> Markup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from msbench.sitegen import format as fmt
 
@@ -150,6 +151,7 @@ _KNOWN: dict[str, Meaning] = {
 }
 
 
+@cache
 def meaning(metric: str) -> Meaning:
     """The meaning of a metric: its own, or that of the longest known beginning of its id; else the id itself."""
     known = [stem for stem in _KNOWN if metric == stem or metric.startswith((f"{stem}.", f"{stem}_"))]

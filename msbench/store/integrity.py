@@ -270,7 +270,7 @@ def _measurement(row: Values) -> Iterator[str]:
     except IntegrityError as error:
         yield f"has samples that can't be read: {str(error).rstrip('.')}"
         return
-    if not all(math.isfinite(sample) for one in rounds for sample in one):
+    if not all(all(map(math.isfinite, one)) for one in rounds):
         yield "has samples that are no times"
     if row["sittings"] > max(1, len(rounds)):
         yield f"says {row['sittings']} sessions of {len(rounds)} rounds"

@@ -57,10 +57,10 @@ class Occasion:
 
 def paired(timings: Timings, timing: Timing, reference: Timing) -> tuple[Ratio, statistics.Logs] | None:
     """The ratio of two times of one case and session, with what its interval is made from; None without common rounds."""
-    logs = timings.log_ratios(timing, reference)
-    if logs is None:
+    known = timings.log_ratios(timing, reference)
+    if known is None:
         return None
-    low, high = statistics.interval(logs)
+    logs, (low, high) = known
     return Ratio(math.exp(statistics.estimate(logs)), math.exp(low), math.exp(high), reference.version_id), logs
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def unpack_samples(blob: bytes) -> Samples:
         raise IntegrityError("The samples are not as many as their header says.")
     planes = np.frombuffer(raw[start:], dtype=np.uint8).reshape(dtype.itemsize, -1)
     flat = iter(np.ascontiguousarray(planes.T).view(dtype).ravel().astype(np.float64).tolist())
-    return tuple(tuple(next(flat) for _ in range(length)) for length in lengths)
+    return tuple(tuple(islice(flat, length)) for length in lengths)
 
 
 def median_ns(rounds: Sequence[Sequence[float]]) -> float | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sqlmodel import Session, col, select
 
 from msbench.model import Status
-from msbench.statistics import Logs, paired_logs, round_centres
+from msbench.statistics import Logs, interval, paired_logs, round_centres
 from msbench.store.samples import unpack_samples
 from msbench.store.tables import CaseRow, EvaluationRow, MeasurementRow, VersionRow
 
@@ -72,6 +72,7 @@ class Timings:
         if task_id is not None:
             query = query.where(col(CaseRow.task_id) == task_id)
         self._centres: dict[str, NDArray[np.float64]] = {}
+        self._ratios: dict[tuple[str, str], tuple[Logs, tuple[float, float]] | None] = {}
         self._of: dict[tuple[str, str], list[Timing]] = {}
         self._groups: dict[tuple[str, str], dict[str, Timing]] = {}
         for row, case, evaluation in session.exec(query):
@@ -117,12 +118,17 @@ class Timings:
         ]
         return sorted(sessions, key=lambda session: session.measured_at, reverse=True)
 
-    def log_ratios(self, timing: Timing, reference: Timing) -> Logs | None:
-        """ln(reference / time) of each pair of rounds; None where they have no rounds in common."""
-        try:
-            return paired_logs(self._centres_of(reference), self._centres_of(timing), timing.row.sittings)
-        except ValueError:
-            return None
+    def log_ratios(self, timing: Timing, reference: Timing) -> tuple[Logs, tuple[float, float]] | None:
+        """ln(reference / time) of each pair of rounds, and its interval; None where they have no rounds in common."""
+        pair = timing.row.id, reference.row.id
+        if pair not in self._ratios:
+            try:
+                logs = paired_logs(self._centres_of(reference), self._centres_of(timing), timing.row.sittings)
+            except ValueError:
+                self._ratios[pair] = None
+            else:
+                self._ratios[pair] = logs, interval(logs)
+        return self._ratios[pair]
 
     def _centres_of(self, timing: Timing) -> NDArray[np.float64]:
         """Each round's centre, in ns."""
