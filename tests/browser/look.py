@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from tests.browser.accessibility import findings
-from tests.browser.reader import Reader, chromium
+from tests.browser.reader import Reader, chromium, missing
 
 LOOKS = {"light": (1280, False), "dark": (1280, True), "phone": (390, False), "phone-dark": (390, True)}
 """Width in CSS pixels, and whether the system's theme is dark."""
@@ -63,6 +63,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("build/look"))
     parser.add_argument("--types", help="only these types of pages, joined by commas")
     given = parser.parse_args()
+    if missing():
+        parser.error(missing())
     given.out.mkdir(parents=True, exist_ok=True)
     report: list[str] = []
     with tempfile.TemporaryDirectory() as profile, chromium(Path(profile)) as window:
