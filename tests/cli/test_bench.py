@@ -105,7 +105,7 @@ def test_the_naive_kernel_can_be_left_out(here: Path) -> None:
     assert "--without naive,best leaves nothing of --versions best." in refused.stderr
     run(here, "new-op", "mine")
     nothing = run(here, "bench", "mine", "--ops-dir", "ops", "--versions", "best", "--without", "naive", *QUICKLY)
-    assert "None of these tasks has such a version." in nothing.stderr
+    assert "None of these tasks has a version to measure; see --versions and --without." in nothing.stderr
     assert origins("all", "naive") == (Origin.LIBRARY, Origin.EXPERT)
     assert origins("library", "") == (Origin.NAIVE, Origin.LIBRARY)
 

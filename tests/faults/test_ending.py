@@ -173,7 +173,7 @@ def test_ctrl_c_is_the_quiet_end_of_a_server(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "index.html").write_text("here", encoding="utf-8")
     process = start(tmp_path, "serve", "--site", "site", "--port", "0", PYTHONUNBUFFERED="1")
-    assert process.stdout is not None and "Ctrl-C ends" in process.stdout.readline()
+    assert process.stdout is not None and "Ctrl-C to stop" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
     _, complained = process.communicate(timeout=30)
     assert (process.returncode, complained) == (0, "")
