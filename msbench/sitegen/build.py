@@ -159,7 +159,9 @@ def _own(out: Path) -> set[str]:
         )
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return set()
-    what = "is not a folder" if not out.is_dir() else f"holds files, but no site that msbench built (it has no {MARKER})"
+    what = (
+        "is not a folder" if not out.is_dir() else f"holds files, but no site that msbench built (it has no {MARKER})"
+    )
     raise MsbenchError(f"{out} {what}, so nothing was written: choose another folder with --out, or empty this one.")
 
 

@@ -81,7 +81,9 @@ _KNOWN: dict[str, Meaning] = {
     "l1tex__throughput": _pct("L1 in use", "Of the peak of L1 and shared memory."),
     "lts__t_sector_hit_rate": _pct("L2 hit rate", "Sectors found in L2 instead of DRAM."),
     "l1tex__t_sector_hit_rate": _pct("L1 hit rate", "Sectors found in the multiprocessor's own cache."),
-    "sm__warps_active": _pct("Achieved occupancy", "Resident warps, of the maximum; too few can't hide memory latency."),
+    "sm__warps_active": _pct(
+        "Achieved occupancy", "Resident warps, of the maximum; too few can't hide memory latency."
+    ),
     "sm__maximum_warps_per_active_cycle": _pct(
         "Theoretical occupancy", "What registers, shared memory and blocks allow."
     ),
@@ -90,7 +92,9 @@ _KNOWN: dict[str, Meaning] = {
     "smsp__thread_inst_executed_per_inst_executed": Meaning(
         "Active threads per instruction", "Of 32; fewer means divergence."
     ),
-    "smsp__inst_executed": Meaning("Warp instructions", "Wider loads and less index arithmetic reduce them.", fmt.count),
+    "smsp__inst_executed": Meaning(
+        "Warp instructions", "Wider loads and less index arithmetic reduce them.", fmt.count
+    ),
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld": _pct(
         "Useful part of each sector loaded", "Of its 32 bytes; low: loads are not coalesced."
     ),
@@ -106,7 +110,9 @@ _KNOWN: dict[str, Meaning] = {
     "sm__inst_executed_pipe_alu": _pct("ALU pipe in use", "Integer and logic: much of it is index arithmetic."),
     "sm__inst_executed_pipe_lsu": _pct("Load and store pipe in use", "Memory instructions; wider ones need fewer."),
     "sm__inst_executed_pipe_xu": _pct("Special-function pipe in use", "exp, sqrt, conversions and the like."),
-    "launch__registers_per_thread": Meaning("Registers per thread", "More registers allow fewer resident warps.", fmt.count),
+    "launch__registers_per_thread": Meaning(
+        "Registers per thread", "More registers allow fewer resident warps.", fmt.count
+    ),
     "launch__shared_mem_per_block_static": Meaning(
         "Static shared memory", "Per block; more allows fewer resident blocks.", fmt.size
     ),
@@ -138,15 +144,15 @@ _KNOWN: dict[str, Meaning] = {
     # without counters: the compiler's report, the binary, and what was achieved
     "achieved_bandwidth_pct": _pct("Achieved bandwidth", "Compulsory bytes over time, of the measured copy bandwidth."),
     "achieved_compute_pct": _pct("Achieved rate", "The definition's operations over time, of the measured rate."),
-    "time_over_launch_floor": Meaning(
-        "Time over an empty launch", "Near 1 there is nothing left to gain.", fmt.ratio
-    ),
+    "time_over_launch_floor": Meaning("Time over an empty launch", "Near 1 there is nothing left to gain.", fmt.ratio),
     "static_registers": Meaning("Registers per thread", "More registers allow fewer resident warps.", fmt.count),
     "static_shared_bytes": Meaning("Static shared memory", "Per block; more allows fewer resident blocks.", fmt.size),
     "static_spill_bytes": Meaning("Spilled registers", "Registers spilled to memory: each use is a load.", fmt.size),
     "static_stack_bytes": Meaning("Stack frame", "Arrays that the compiler could not keep in registers.", fmt.size),
     "sass_wide_global_access_pct": _pct("Global accesses of 16 bytes", "Of those in the code; wider ones need fewer."),
-    "sass_tensor_instructions": Meaning("Tensor-core instructions", "In the code; none means idle tensor cores.", fmt.count),
+    "sass_tensor_instructions": Meaning(
+        "Tensor-core instructions", "In the code; none means idle tensor cores.", fmt.count
+    ),
 }
 
 

@@ -330,7 +330,10 @@ def test_what_comes_nearest_to_the_limit_is_counted(empty: Store, tmp_path: Path
     assert found is not None
     assert (found.groups, found.shift_ns) == (4, 100.0)
     text = page(empty, tmp_path)
-    assert "Across 4 groups, a process differed from its group’s mean by at most 100 ns. The correction is capped at 400 ns per launch" in text
+    assert (
+        "Across 4 groups, a process differed from its group’s mean by at most 100 ns. The correction is capped at 400 ns per launch"
+        in text
+    )
 
 
 def test_the_limit_is_the_evaluator_s() -> None:

@@ -23,9 +23,7 @@ ORIGINS = {
 }
 """Where versions come from."""
 
-REFERENCES = (
-    "Stands in where no library has the operator: code that a good programmer writes without measuring."
-)
+REFERENCES = "Stands in where no library has the operator: code that a good programmer writes without measuring."
 
 VARIANTS = {
     "aligned": "The basic check: two launches on differently poisoned outputs, whose results are compared.",
