@@ -1,4 +1,4 @@
-"""Memory that runs out: a case that the device has no room for, and a version that takes what others need.
+"""Running out of memory: a case too large for the device, or a version that takes memory others need.
 
 CUDA has no limit on what a process allocates. A version may allocate nothing at all (the contract), and one that does so
 openly is refused by what it links; ``MemoryWatch`` is for those that do it otherwise, and for vendor libraries.

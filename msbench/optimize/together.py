@@ -1,8 +1,8 @@
-"""Many runs at once on one device: each has a thread of its own, and what they want evaluated is gathered into batches.
+"""Many runs at once on one device: each has its own thread, and their evaluations are gathered into batches.
 
-A language model thinks while kernels are compiled and others are measured. The device is worked with by one thread, the one that
-calls ``serve``, as ``bench`` does it: builds overlap, checks go side by side, measurements one by one. It is held (and locked
-for others) from the first group of a batch until nobody waits for it any more.
+Language models think while kernels are compiled and others are measured. One thread works with the device, the one that
+calls ``serve``, like ``bench``: builds and checks overlap, measurements run one by one. The device is locked
+from the first group of a batch until no run waits for it any more.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class Together:
     """Runs side by side.
 
     Args:
-        opened: makes the executor that does the work, each time that the device is taken anew.
+        opened: makes the executor that does the work, each time the device is acquired.
         lockstep: evaluate only when every run waits for it (or has ended): one batch for all of them.
-        progress: hears how far a batch is.
+        progress: receives a batch's progress.
     """
 
     def __init__(
@@ -134,11 +134,11 @@ class Together:
     # ------------------------------------------------------------------ the device's side
 
     def run(self, runs: Sequence[tuple[str, Run]], limit: int | None = None) -> list[Ended]:
-        """Have all runs go on until each has ended, and do what they ask for; returns how each ended, in their order.
+        """Run all until each has ended, evaluating what they ask for; returns how each ended, in their order.
 
         Args:
             runs: each with its task's name.
-            limit: so many at a time; all by default.
+            limit: how many at a time; all by default.
 
         Raises:
             KeyboardInterrupt: as it came; the runs that wait for an evaluation are stopped.

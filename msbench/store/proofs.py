@@ -1,4 +1,4 @@
-"""What was tried on the evaluator itself, as people are shown it: of each study the newest recording on each device."""
+"""Trials of the evaluator itself, as shown to people: each study's newest recording on each device."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Proof:
 
     @property
     def held(self) -> int:
-        """How many of them came out as they have to."""
+        """How many of them came out as expected."""
         return sum(trial.held for trial in self.trials)
 
     @property

@@ -129,7 +129,7 @@ def _slowed(subject: Subject, results: list[Evaluation] | MsbenchError, pairs: i
     clock_mhz = measured.sm_clock_mhz
     if clock_mhz is None:
         raise DeviceError(
-            "The GPU does not tell its clock, so nothing can be slowed down by a known time. "
+            "The GPU does not report its clock, so no kernel can be slowed down by a known time. "
             "Install nvidia-ml-py (it is in the `cuda` extra), or choose --kind same."
         )
     cycles = round(SLOWDOWN * _time_ns(measured) * clock_mhz / 1e3)
@@ -231,13 +231,13 @@ def judge(kind: Study, trials: Sequence[Trial]) -> Judgement:
     if kind is Study.SLOWDOWN:
         found = sum(one["low"] > 1 for one in ratios)
         share = found / len(trials)
-        sentence = f"The slower kernel was found in {found} of {len(trials)} pairs ({share:.1%}; at least {FOUND:.0%} are asked)."
+        sentence = f"The slower kernel was found in {found} of {len(trials)} pairs ({share:.1%}; at least {FOUND:.0%} required)."
         return Judgement(sentence + lost, share >= FOUND)
     covered = sum(one["low"] <= 1 <= one["high"] for one in ratios)
     share = covered / len(trials)
     worst = max((abs(one["median"] - 1) for one in ratios), default=0.0)
     sentence = (
-        f"The interval contains 1 in {covered} of {len(trials)} pairs ({share:.1%}; at least {COVERED:.0%} are asked), "
-        f"and the median that is off the most is off by {worst:.2%} (at most {OFF:.0%} is asked)."
+        f"The interval contains 1 in {covered} of {len(trials)} pairs ({share:.1%}; at least {COVERED:.0%} required), "
+        f"and the medians are off by at most {worst:.2%} (limit {OFF:.0%})."
     )
     return Judgement(sentence + lost, share >= COVERED and worst <= OFF)

@@ -42,7 +42,7 @@ def test_a_bench_tells_where_its_time_went_and_records_it(here: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     for stage in ("reference", "worker: launch", "compare", "store"):
         assert re.search(rf"^{stage} +\d+\.\d{{3}} +\d+\.\d %$", done.stdout, re.MULTILINE), done.stdout
-    assert re.search(r"^1 candidates? in [\d.]+ s: \d+ an hour on one device\.$", done.stdout, re.MULTILINE)
+    assert re.search(r"^1 candidates? in [\d.]+ s: \d+ per hour on one device\.$", done.stdout, re.MULTILINE)
     with Store(here / "db" / "local.sqlite", read_only=True) as store:
         group, whole = sorted(store.trials(Study.THROUGHPUT), key=lambda trial: trial.subject == "all")
     assert (group.subject, whole.subject) == ("relu/bf16 #1", "all")

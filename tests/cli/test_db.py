@@ -111,7 +111,7 @@ def test_a_published_database_is_not_written_by_other_commands(here: Path, other
     assert run(here, "db", "publish", other, "--db", "published.sqlite").returncode == 0
     merged = run(here, "db", "merge", other, "--db", "published.sqlite")
     assert merged.returncode == 2
-    assert "published.sqlite is a published one, which is only read" in merged.stderr
+    assert "published.sqlite is a published one, which is read-only" in merged.stderr
 
 
 def test_what_is_good_in_a_damaged_database_can_be_taken(here: Path, other: Path) -> None:

@@ -396,7 +396,7 @@ def test_a_clock_that_was_set_back_is_one_error(
     monkeypatch.setattr("msbench.store.store.datetime", Earlier)
     monkeypatch.setattr(sys, "argv", ["msbench", *arguments])
     assert _end.ended(app) == 2
-    assert re.search("The clock says .*: set the clock right", capsys.readouterr().err)
+    assert re.search("The clock says .*: correct the clock", capsys.readouterr().err)
     assert (tmp_path / "x.sqlite").read_bytes() == before
 
 

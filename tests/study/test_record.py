@@ -58,7 +58,7 @@ def test_the_true_factor_is_the_wait_over_the_time_and_the_ratio_comes_out_at_it
 def test_identical_kernels_alone_need_no_clock() -> None:
     trials = recorded(StudyExecutor(clock_mhz=None), replace(BOTH, kinds=(Study.SAME,)))
     assert [one.study for one in trials] == [Study.SAME] * 8
-    with pytest.raises(DeviceError, match=r"does not tell its clock.*--kind same"):
+    with pytest.raises(DeviceError, match=r"does not report its clock.*--kind same"):
         recorded(StudyExecutor(clock_mhz=None))
 
 

@@ -1,6 +1,6 @@
-"""Many tasks in a row, faster than one after another: what can be done ahead is, and several tasks are checked at once.
+"""Pipelines many tasks: builds run ahead, and several tasks are checked at once.
 
-Only measuring needs the device to itself. So tasks go in batches: those of a batch are checked side by side, each by one of
+Only measuring needs the device to itself. So tasks go in batches: those of a batch are checked concurrently, each by one of
 the ``referees`` and in candidate processes of its own, then measured one by one in the same processes, which have every
 kernel loaded and every library set up. An idle process takes nothing from the one that is timed but memory, of which it keeps
 no workspace; all end together, while the next batch is checked.

@@ -1,4 +1,4 @@
-"""Looks at a file's text, before anything is compiled: whether it takes in other files."""
+"""Screens a file's text for includes before anything is compiled."""
 
 from __future__ import annotations
 
