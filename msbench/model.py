@@ -142,7 +142,7 @@ _DIRECTIVE = re.compile(r"^\s*//\s*msbench:\s*(\w+)\s+(.*?)\s*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Candidate:
-    """One source text for a task. Its id is the hash of the task and the normalised source, whoever wrote it.
+    """One source text for a task. Its id is the hash of the task and the normalised source, regardless of author.
 
     A source may carry directives, one a line: ``// msbench: link cublas cublasLt`` and ``// msbench: precisions fp32``.
     ``entry``: how its function is called; None stands for the kernel contract.

@@ -95,7 +95,7 @@ def sittings_needed(logs: Logs, half_width: float) -> int:
 def resampled(logs: Logs, seed: int, resamples: int = RESAMPLES) -> npt.NDArray[np.float64]:
     """What ``estimate`` might as well have been, many times.
 
-    One sitting: the median when whole pairs of rounds are resampled (Efron and Tibshirani 1993, "An Introduction to the
+    One session: the median when whole pairs of rounds are resampled (Efron and Tibshirani 1993, "An Introduction to the
     Bootstrap", chapter 13: the percentile interval, which a monotone transformation such as exp carries along). Several:
     each session is one observation, with its processes' own luck in it, and their mean is uncertain as Student's t says
     (Student 1908). A few sessions may agree by chance better than the rounds within them allow; then those count.

@@ -97,7 +97,7 @@ def os_error(error: OSError) -> str:
 
 
 def _bug(error: Exception) -> str:
-    """What is worth reporting; the traceback itself for whoever asks for it."""
+    """What is worth reporting; with MSBENCH_DEBUG also the traceback."""
     if os.environ.get("MSBENCH_DEBUG"):
         traceback.print_exception(error)
     frames = traceback.extract_tb(error.__traceback__)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Console(Console):
-    """Whoever reads a pipe may leave (``msbench ops | head``): the work goes on, and nothing more is printed."""
+    """A pipe's reader may leave (``msbench ops | head``): the work continues, and nothing more is printed."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True

@@ -37,7 +37,7 @@ class MemoryWatch:
     """Looks at the device while a worker is at work, so that what fills it is ended and named before others find none.
 
     ``memory`` gives its (free, all) bytes, ``processes`` what each process has, by its id; both None where NVML does not
-    tell. Inside a container NVML may know processes by other ids; then whoever was at work while memory ran out is meant.
+    tell. Inside a container NVML may know processes by other ids; then the process at work while memory ran out is blamed.
     """
 
     memory: Callable[[], tuple[int, int] | None]

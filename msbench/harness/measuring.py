@@ -51,12 +51,12 @@ def measure(
 
 
 def _in_all(sat: Sequence[dict[int, Measurement]]) -> list[int]:
-    """Who took part in all sittings."""
+    """The versions that took part in all sessions."""
     return [number for number in sat[0] if all(number in part for part in sat)]
 
 
 def _whole(sat: Sequence[dict[int, Measurement]]) -> list[list[Measurement]]:
-    """The sittings of those who took part in all."""
+    """The sessions of the versions that took part in all."""
     return [[part[number] for number in _in_all(sat)] for part in sat]
 
 

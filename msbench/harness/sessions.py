@@ -21,13 +21,13 @@ LONG_NS = 2e7
 """A case on which all are slower than that, and some slower than this, is measured once: more would take long, and tell little."""
 
 FEW = 4
-"""Any other case has no more sittings than this."""
+"""The most sessions for any other case."""
 
 SETTLED = 0.007
 """Half of a ratio's 95 % interval that is narrow enough near 1: identical versions are then told to be so, to a hundredth."""
 
 MOST = 4
-"""A case has no more than so many times the sittings that were asked for."""
+"""A case has at most this many times the requested sessions."""
 
 
 def number_of(times_ns: Sequence[float], most: int) -> int:
@@ -86,14 +86,14 @@ def _joined(parts: Sequence[Measurement], rounds: int) -> Measurement:
 
 
 def _disturbances(notes: Sequence[str | None]) -> str | None:
-    """What disturbed which sitting; None where that is not known of any."""
+    """What disturbed which session; None if nothing is known."""
     if all(note is None for note in notes):
         return None
     return "; ".join(f"session {number} of {len(notes)}: {note}" for number, note in enumerate(notes, 1) if note)
 
 
 def _judged(group: list[Measurement], half_width: float) -> list[Measurement]:
-    """As within one sitting: who is noisy is whose ratio to the fastest is not known well enough."""
+    """As within one session: a version is noisy if its ratio to the fastest is not known well enough."""
     timed = [one for one in group if not one.failure and _time_ns(one) is not None]
     if len(timed) < 2:
         return group

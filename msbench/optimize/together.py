@@ -76,7 +76,7 @@ class _Batch:
 
 
 class Together:
-    """Runs side by side.
+    """Concurrent runs.
 
     Args:
         opened: makes the executor that does the work, each time the device is acquired.
@@ -194,7 +194,7 @@ class Together:
                     self._waiting.append(asked)
 
     def _ready(self, at_once: int) -> bool:
-        """Whether to begin: with whoever waits, or, in lockstep, when nobody else is going to."""
+        """Whether to begin: with those waiting, or, in lockstep, once no other will wait."""
         self._waiting = [one for one in self._waiting if not one.result.cancelled()]
         number = len(self._waiting)
         return bool(number) and (not self._lockstep or number >= min(self._running, at_once))

@@ -53,7 +53,7 @@ class Provider(ABC):
     def answer(self, place: str, agent: str, messages: Sequence[Message], limits: Limits) -> Reply:
         """``complete``, for who wants to know the ``place`` of the call in its run: ``"003"``, beside it ``"003b"``.
 
-        Called from several threads at once where drafts are made side by side. Raises what :meth:`complete` does.
+        Called from several threads at once if drafts are concurrent. Raises what :meth:`complete` does.
         """
         return self.complete(agent, messages, limits)
 

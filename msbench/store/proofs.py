@@ -80,7 +80,7 @@ def _by_subject(trial: Trial) -> str:
 def _newest(trials: Iterable[Trial]) -> list[Trial]:
     """The newest recording, and those before it on the same harness as long as they are about other subjects.
 
-    So a study can be recorded in parts; but whoever repeats one trial until it holds is left with that one alone.
+    So a study can be recorded in parts; but repeating one trial until it holds leaves only that one.
     """
     parts: dict[tuple[str, str, str], list[Trial]] = {}
     for trial in trials:

@@ -40,7 +40,7 @@ _EXPECTED = {
 
 @dataclass(frozen=True)
 class Settings:
-    """``pairs`` of each kind are measured together, on every subject, in ``sittings``."""
+    """``pairs`` of each kind are measured together, on every subject, in ``sittings`` sessions."""
 
     kinds: tuple[Study, ...]
     pairs: int

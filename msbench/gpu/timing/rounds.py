@@ -211,7 +211,7 @@ class _Looks:
     """What is compared: one round in each part of the rounds, which is drawn.
 
     The first two parts are the halves of the fewest rounds that there can be; each later one is as long as all before it. So
-    whoever leaves out work in a share of a part's calls is found with about that probability.
+    a version that skips work in a share of a part's calls is found with about that probability.
     """
 
     def __init__(self, verify: Verify, least: int) -> None:

@@ -170,7 +170,7 @@ class Referee:
         self._process.terminate()
 
     def end(self, wait_s: float) -> None:
-        """Wait for that, then kill it. The link is left to whoever still reads it, and hears of the end there."""
+        """Wait for that, then kill it. The link is left to its remaining reader, which sees the end there."""
         try:
             self._process.wait(wait_s)
         except subprocess.TimeoutExpired:

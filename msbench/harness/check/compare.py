@@ -244,7 +244,7 @@ def compare(
 
     Args:
         poison: the byte that filled ``got`` before; wrong elements that still hold it are counted.
-        bound_place: what gave the bound, for whoever reads that it is wrong.
+        bound_place: what gave the bound, for the message if it is wrong.
 
     Raises:
         SpecError: a bound of a finite reference is NaN or negative.
