@@ -1,4 +1,4 @@
-"""The constants that a kernel declares as tunable, and the kernel with other values of them (docs/contract.md).
+"""A kernel's tunable constants, and the kernel with other values of them (docs/contract.md).
 
 ``// tune: TILE = 64 | 128 | 256`` names a constant and its values. The source defines it once, as
 ``constexpr int TILE = 64;`` or ``#define TILE 64``.

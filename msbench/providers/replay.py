@@ -1,4 +1,4 @@
-"""Gives the answers of a recorded run again: deterministic, without a key, without a network."""
+"""Replays the answers of a recorded run: deterministic, without a key or a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures identical and slowed down kernels against each other, the way any versions are, and says what came out."""
+"""Measures identical and slowed down kernels against each other, like any versions, and judges the results."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def record(
     one, each compared with a copy of one that is not. Every copy has processes of its own, and none is in two pairs.
 
     Raises:
-        DeviceError: the device does not tell its clock, which a known delay needs; or what ``evaluate_all`` raises.
+        DeviceError: the device does not report its clock, which a known delay needs; or what ``evaluate_all`` raises.
         MsbenchError: a naive kernel can't be measured.
     """
     slowed = _slowed_versions(executor, subjects, settings, progress)
@@ -212,7 +212,7 @@ def _time_ns(one: Measurement) -> float:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a study's trials come to: one sentence, and whether the criterion is met."""
+    """The result of a study's trials: one sentence, and whether the criterion is met."""
 
     sentence: str
     held: bool
