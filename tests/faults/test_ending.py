@@ -405,7 +405,7 @@ def test_a_gpu_that_falls_off_ends_a_bench_with_one_error_and_what_was_finished(
 ) -> None:
     for error, says in (
         (DeviceError("NVIDIA Test GPU does not work any more: cudaErrorUnknown. Start again; see nvidia-smi."), "does not work"),
-        (type("CUDARuntimeError", (RuntimeError,), {"__module__": "cupy_backends.cuda.api.runtime"})("cudaErrorUnknown"), "does not answer"),
+        (type("CUDARuntimeError", (RuntimeError,), {"__module__": "cupy_backends.cuda.api.runtime"})("cudaErrorUnknown"), "no longer responds"),
     ):  # fmt: skip
         opened: list[str] = []
         open_ = CpuExecutor.open
