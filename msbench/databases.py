@@ -78,7 +78,7 @@ def writer(db: str | None) -> Store:
         store.close()
         raise IntegrityError(
             f"Nothing is written into {store.where}, because of {len(problems)} problem(s); see `msbench db check`, and "
-            f"`msbench db repair` for what is good in it. The first: {problems[0]}"
+            f"`msbench db repair` to recover its good rows. The first: {problems[0]}"
         )
     return store
 
@@ -92,7 +92,7 @@ def _opened(db: str | None) -> Store:
         FOLDER.mkdir(exist_ok=True)
     except OSError as error:
         raise StoreError(
-            f"The folder {FOLDER.absolute()} can't be made ({(error.strerror or str(error)).lower()}); results go there, "
-            "in the current folder: change to one that you may write to, or name another database with --db."
+            f"The folder {FOLDER.absolute()} can't be made ({(error.strerror or str(error)).lower()}); results go there: "
+            "change to a folder that you may write to, or name another database with --db."
         ) from error
     return Store(LOCAL)

@@ -1,4 +1,4 @@
-"""What this machine has of what msbench can use, what a missing thing limits, and how to get it."""
+"""What msbench finds on this machine, what anything missing limits, and how to get it."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def _python() -> Finding:
     return Finding(
         "Python 3.11 to 3.13",
         f"{version} at {sys.executable}" if supported else None,
-        f"nothing is promised: this is {version}",
-        "Make the environment with another Python, say `make PYTHON=python3.12 demo`.",
+        f"msbench is unsupported: this is {version}",
+        "Create the environment with another Python, for example `make PYTHON=python3.12 demo`.",
         needed=True,
     )
 
@@ -62,7 +62,7 @@ def _host_compiler() -> Finding:
     return Finding(
         "g++",
         _first_line("g++", "--version"),
-        "nothing can be compiled: neither for the cpu executor nor by nvcc",
+        "nothing can be compiled, for the cpu executor or by nvcc",
         "Install it: `apt install g++` (Debian, Ubuntu) or `dnf install gcc-c++` (Fedora).",
         needed=True,
     )
@@ -79,7 +79,7 @@ def _nvcc() -> Finding:
         "nvcc",
         found,
         "kernels can't be compiled for a GPU; the cpu executor still checks them",
-        "Install CUDA 13 (12.4 or newer will do), set CUDA_HOME, or `pip install 'mskernelbench[cuda]'`.",
+        "Install CUDA 13 (at least 12.4), set CUDA_HOME, or `pip install 'mskernelbench[cuda]'`.",
     )
 
 
@@ -89,7 +89,7 @@ def _gpu() -> Finding:
         "GPU",
         line and "{}, driver {}, {}".format(*(part.strip() for part in line.split(",")[:3])),
         "nothing can be timed here; times come from the published database, labelled as such",
-        "Run msbench on a machine with an NVIDIA GPU and its driver, of CUDA 12.4 (550) or newer.",
+        "Run msbench on a machine with an NVIDIA GPU and a driver for CUDA 12.4 (550) or newer.",
     )
 
 
@@ -116,7 +116,7 @@ def _ncu() -> Finding:
     return Finding(
         "Nsight Compute",
         found,
-        "profiles hold only what the compiler and the times tell, no hardware counters",
+        "profiles have no hardware counters, only compiler facts and times",
         remedy,
     )
 
@@ -135,8 +135,8 @@ def _confinement() -> Finding:
     return Finding(
         "confinement",
         None if missing else "seccomp and Landlock",
-        f"the code of kernels runs without {missing}: less of what it may do to this machine is stopped",
-        "Use Linux 5.13 or newer, in a container Docker 23 or newer (its profile has to let Landlock through).",
+        f"kernels run without {missing}, with less protection for this machine",
+        "Use Linux 5.13 or newer, in a container Docker 23 or newer (its profile must allow Landlock).",
     )
 
 

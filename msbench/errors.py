@@ -2,7 +2,7 @@
 
 MsbenchError                 one clear sentence: what, where, what to do; the CLI prints it and exits
 ├── SpecError                an operator's spec is wrong (file and field are named)
-├── UnknownNameError         no operator, version, plugin, case, run … of that name (says which there are)
+├── UnknownNameError         no operator, version, plugin, case, run … of that name (lists those that exist)
 ├── ToolchainError           a compiler or library is missing, or too old
 ├── BuildError               the compiler refused a kernel (its message is kept)
 ├── ExecutorError            an executor can't do what was asked
@@ -14,7 +14,7 @@ MsbenchError                 one clear sentence: what, where, what to do; the CL
 │   └── LaunchFailed         the kernel's launcher returned an error
 ├── ProviderError            a language model could not be asked
 │   ├── ProviderUnavailable  no key, no endpoint, no network
-│   │   └── RecordingDiffers a prompt is none of those that were recorded (the difference is shown)
+│   │   └── RecordingDiffers a prompt was not recorded (the difference is shown)
 │   ├── ReplyError           the reply holds no kernel that can be used
 │   ├── RecordingEnded       a recorded conversation has no further answer
 │   └── WaitingForAnswer     the manual provider waits for a person (the prompt's file is named)
@@ -29,7 +29,7 @@ from typing import Any
 
 
 class MsbenchError(Exception):
-    """Base of all errors that are answers, not bugs."""
+    """Base of all expected errors, which are not bugs."""
 
 
 class SpecError(MsbenchError):

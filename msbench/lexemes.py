@@ -1,4 +1,4 @@
-"""The lexemes of C++: for whoever has to tell code from comments and literals."""
+"""The lexemes of C++, to tell code from comments and literals."""
 
 from __future__ import annotations
 

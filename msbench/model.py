@@ -1,4 +1,4 @@
-"""The words of msbench as frozen dataclasses. Standard library only, so that anything may import it.
+"""msbench's terms as frozen dataclasses. Standard library only, so that anything may import it.
 
 Units are in the names: ``time_ns``, ``bytes_per_s``. A figure that does not exist is ``None`` beside a status that says why.
 """
@@ -35,7 +35,7 @@ class Stage(StrEnum):
 
 
 class Status(StrEnum):
-    """What became of an evaluation: ``passed``, or the first stage that failed.
+    """An evaluation's result: ``passed``, or the first stage that failed.
 
     ``unsupported`` is no verdict on the kernel: the executor can't run it.
     """
@@ -71,7 +71,7 @@ class Fault(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of one step of a run.
+    """The result of one step of a run.
 
     ``improved``: passed, and faster than the best before it. ``equal``: passed, and as fast within the
     measurement's resolution. ``slower``: passed, and slower. ``checked``: passed on an
@@ -142,7 +142,7 @@ _DIRECTIVE = re.compile(r"^\s*//\s*msbench:\s*(\w+)\s+(.*?)\s*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Candidate:
-    """One source text for a task. Its id is the hash of the task and the normalised source, whoever wrote it.
+    """One source text for a task. Its id is the hash of the task and the normalised source, regardless of author.
 
     A source may carry directives, one a line: ``// msbench: link cublas cublasLt`` and ``// msbench: precisions fp32``.
     ``entry``: how its function is called; None stands for the kernel contract.
@@ -208,7 +208,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What a device was measured to reach: the roof of every roofline."""
+    """A device's measured ceilings: the roof of every roofline."""
 
     copy_bytes_per_s: float
     read_bytes_per_s: float
@@ -275,8 +275,8 @@ class CheckResult:
 class Measurement:
     """The times of one version on one case. ``group`` names the measurements that were interleaved with it.
 
-    ``samples_ns`` holds one tuple a round: its cold repetitions, in order; an empty one where the version took no part.
-    Rounds of one group pair by index. They are ``sittings`` equal parts, each measured with processes of its own.
+    ``samples_ns`` holds one tuple per round: its cold repetitions, in order; an empty one where the version took no part.
+    Rounds of one group pair by index. They come from ``sittings`` sessions of equal length, each in its own processes.
     ``throttle`` says what disturbed the measurement (clocks held down or drifting, others on the GPU), "" if nothing did.
     """
 
@@ -343,7 +343,7 @@ class Evaluation:
 
 
 class Study(StrEnum):
-    """What is tried on the evaluator itself, to know how far its figures can be trusted.
+    """Experiments on the evaluator itself, which show how far its figures can be trusted.
 
     ``exploits``: kernels that cheat. ``mutants``: kernels that are wrong. ``same``: a kernel against itself. ``slowdown``: a kernel against itself slowed down
     by a known factor. ``faults``: msbench killed, or its disk or device failing. ``throughput``: how long a verdict takes.
@@ -361,7 +361,7 @@ class Study(StrEnum):
 
 @dataclass(frozen=True)
 class Trial:
-    """One thing that was tried on the evaluator, and whether it held. The trials of one recording share ``created_at``.
+    """One experiment on the evaluator, and whether it held. The trials of one recording share ``created_at``.
 
     ``subject`` is unique within a recording. ``expected`` and ``outcome`` are one line each. ``details`` is JSON: samples,
     figures, messages. ``device_id`` is a ``Device.id``, a processor's too; ``harness`` is the digest of the evaluator's

@@ -159,7 +159,7 @@ def operator(console: Console, op: Operator, store: Store) -> None:
 
 
 def named_after(result: Evaluation, file: str) -> Evaluation:
-    """The evaluation for whoever gave ``file``: what was compiled under the launcher's name has that of the file."""
+    """The evaluation for the user who gave ``file``: what was compiled under the launcher's name has that of the file."""
 
     def named(failure: Failure | None) -> Failure | None:
         return failure and replace(failure, message=renamed(failure.message, result.candidate.operator, file))
@@ -222,7 +222,7 @@ def evaluation(console: Console, op: Operator, results: Sequence[Evaluation]) ->
 
 
 def repeat(console: Console, command: str) -> None:
-    """What to type to have the same inputs and hidden cases again."""
+    """The command that repeats the same inputs and hidden cases."""
     console.print(f"[dim]repeat it:[/]  {escape(command)}", soft_wrap=True)
 
 
@@ -310,7 +310,7 @@ def throughput(console: Console, stream: Throughput) -> None:
     """Where the time of a stream of groups went, and how many candidates it brought to a verdict."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2))
     table.add_column("stage")
-    for heading in ("seconds a task", "share"):
+    for heading in ("seconds per task", "share"):
         table.add_column(heading, justify="right")
     stages = stream.by_stage()
     whole, groups = sum(stages.values()), len(stream.steady)
@@ -323,7 +323,7 @@ def throughput(console: Console, stream: Throughput) -> None:
     count = sum(passage.candidates for passage in stream.steady)
     console.print(
         f"From source to stored verdict: median {stream.median_s:.2f} s, nine of ten within {stream.p90_s:.2f} s.\n"
-        f"{count} {'candidate' if count == 1 else 'candidates'} in {stream.wall_s:.1f} s: {stream.candidates_per_hour:.0f} an hour on one device.",
+        f"{count} {'candidate' if count == 1 else 'candidates'} in {stream.wall_s:.1f} s: {stream.candidates_per_hour:.0f} per hour on one device.",
         soft_wrap=True,
     )
     if len(stream.passages) > groups:
@@ -372,7 +372,7 @@ class Board:
 def swept(console: Console, found: Swept) -> None:
     """The points of a sweep, the fastest first, and who won."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("constants", "over the source as it is", "version"):
+    for heading in ("constants", "over the original source", "version"):
         table.add_column(heading, no_wrap=True)
     for one in found.measured:
         constants = ", ".join(f"{name} = {value}" for name, value in one.point.items())
@@ -381,10 +381,12 @@ def swept(console: Console, found: Swept) -> None:
         )
     console.print(table)
     if found.winner is None:
-        why = f"the fastest has {found.confirmed} on all cases" if found.confirmed else "no interval excludes 1"
-        console.print(escape(f"None beats the source as it is: {why}."), soft_wrap=True)
+        why = f"the fastest reaches {found.confirmed} over all cases" if found.confirmed else "no interval excludes 1"
+        console.print(escape(f"None beats the original source: {why}."), soft_wrap=True)
     else:
-        console.print(escape(f"Version {found.winner.id[:12]} has {found.confirmed} on all cases."), soft_wrap=True)
+        console.print(
+            escape(f"Version {found.winner.id[:12]} reaches {found.confirmed} over all cases."), soft_wrap=True
+        )
 
 
 def ended(console: Console, runs: Sequence[Ended]) -> None:
@@ -425,9 +427,9 @@ def machine(console: Console, executor: Executor) -> None:
         return
     if isinstance(executor, Remembers):
         checks, times = executor.checked_on().name, executor.device()
-        recorded = f"times are those that were recorded on {times.name}, where there are any"
+        recorded = f"times are those recorded on {times.name}, if any"
         remembered = recorded if times.kind == "cuda" else "no times are recorded"
-        where = f"on the processor ({escape(checks)}), but for cases that are too large for it"
+        where = f"on the CPU ({escape(checks)}), except cases that are too large for it"
         console.print(f"Kernels are checked {where}; {escape(remembered)}.", soft_wrap=True)
     else:
         console.print(f"Kernels are checked on {escape(executor.device().name)} and not timed.", soft_wrap=True)
@@ -462,6 +464,6 @@ def _spent(spend: Mapping[str, Any]) -> str:
     parts.append(f"{spend.get('evaluations', 0)} evaluations")
     if spend.get("gpu_seconds"):
         parts.append(f"{spend['gpu_seconds']:.0f} s on the GPU")
-    parts.append(f"{spend.get('wall_seconds', 0.0):.0f} s in all")
+    parts.append(f"{spend.get('wall_seconds', 0.0):.0f} s total")
     said = "; ".join(parts)
-    return f"{said}; what {unknown} of the calls cost is unknown, and counts as reserved" if unknown else said
+    return f"{said}; the cost of {unknown} of the calls is unknown; the reserved amount counts" if unknown else said

@@ -1,7 +1,7 @@
-"""What a device allows: the time that a case needs at least, and times that can't be.
+"""A device's limits: a case's minimum time, and impossible times.
 
 A roofline (Williams, Waterman and Patterson 2009, "Roofline: an insightful visual performance model") of measured
-ceilings, so that a fraction of it says how far a kernel is from what was really reached on this device.
+ceilings, so that the fraction of it compares a kernel with what this device really reaches.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def bound_ns(nbytes: float, flops: float, compute: str, ceilings: Ceilings, gath
 
 
 def fraction(time_ns: float, bound: Bound) -> float:
-    """The fraction of the roofline that a time reaches: 1 is all that the device was measured to give."""
+    """The fraction of the roofline that a time reaches: 1 is the device's measured ceiling."""
     return bound.time_ns / time_ns
 
 

@@ -73,7 +73,7 @@ class Scalar:
     """One scalar argument: ``ctype`` is ``"float"`` or ``"int64_t"``; ``value`` is what cases use unless they say otherwise.
 
     ``low`` and ``high``, both or neither, are the closed range that held-out cases draw another value from; without them they
-    have ``value``, too, and a kernel that ignores the argument is not found out. ``value`` may lie outside. ``step``: drawn values
+    have ``value``, too, and a kernel that ignores the argument goes unnoticed. ``value`` may lie outside. ``step``: drawn values
     are its multiples, for example since a library rounds them to bf16 and they have to be exact.
     """
 
@@ -87,7 +87,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Dim:
-    """One dimension and the closed range that every right kernel supports; held-out sizes are drawn from it."""
+    """One dimension and the closed range that every correct kernel supports; held-out sizes are drawn from it."""
 
     name: str
     low: int

@@ -1,4 +1,4 @@
-"""The figures that are made from samples: medians, geometric means, and ratios of times with their uncertainty."""
+"""Figures computed from samples: medians, geometric means, and ratios of times with their uncertainty."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def sittings_needed(logs: Logs, half_width: float) -> int:
 
 
 def resampled(logs: Logs, seed: int, resamples: int = RESAMPLES) -> npt.NDArray[np.float64]:
-    """What ``estimate`` might as well have been, many times.
+    """Resamples of ``estimate``.
 
-    One sitting: the median when whole pairs of rounds are resampled (Efron and Tibshirani 1993, "An Introduction to the
+    One session: the median when whole pairs of rounds are resampled (Efron and Tibshirani 1993, "An Introduction to the
     Bootstrap", chapter 13: the percentile interval, which a monotone transformation such as exp carries along). Several:
     each session is one observation, with its processes' own luck in it, and their mean is uncertain as Student's t says
     (Student 1908). A few sessions may agree by chance better than the rounds within them allow; then those count.
@@ -143,7 +143,7 @@ def round_medians(rounds: Rounds) -> npt.NDArray[np.float64]:
 
 
 def paired_logs(centres_a: npt.NDArray[np.float64], centres_b: npt.NDArray[np.float64], sittings: int = 1) -> Logs:
-    """``log_ratios`` from ``round_centres``, for who compares one measurement with many."""
+    """``log_ratios`` from ``round_centres``, to compare one measurement with many."""
     n = min(len(centres_a), len(centres_b))
     logs = []
     for part in np.array_split(np.stack([centres_a[:n], centres_b[:n]]), sittings, axis=1):
@@ -222,9 +222,9 @@ def _middle_ranks(n: int, seed: int, resamples: int) -> tuple[npt.NDArray[np.int
 
 
 def tolerance(ratio: float, half_width: float) -> float:
-    """How well a ratio has to be known: to ±``half_width``, or to a twentieth of what it differs from 1 by.
+    """The required precision of a ratio: ±``half_width``, or a twentieth of its distance from 1.
 
-    What is half as fast need not be known to a hundredth.
+    A version half as fast need not be known to 1 %.
     """
     return max(half_width, abs(math.log(ratio)) / 20)
 

@@ -1,4 +1,4 @@
-"""The constants that a kernel declares as tunable, and the kernel with other values of them (docs/contract.md).
+"""A kernel's tunable constants, and the kernel with other values of them (docs/contract.md).
 
 ``// tune: TILE = 64 | 128 | 256`` names a constant and its values. The source defines it once, as
 ``constexpr int TILE = 64;`` or ``#define TILE 64``.
@@ -44,14 +44,14 @@ def tunables(source: str) -> tuple[Tunable, ...]:
         values = tuple(dict.fromkeys(v.strip() for v in declared["values"].split("|"))) if declared else ()
         if declared is None or len(values) < 2 or not all(_VALUE.fullmatch(v) for v in values):
             raise MsbenchError(
-                f"`// tune: {line['rest']}`: a name and whole numbers are meant, say `// tune: TILE = 64 | 128`."
+                f"`// tune: {line['rest']}`: expected a name and integers, such as `// tune: TILE = 64 | 128`."
             )
         name = declared["name"]
         definitions = list(_definition(name).finditer(source))
         if name in found or len(definitions) != 1:
             how = "declared twice" if name in found else f"defined {len(definitions)} times"
             raise MsbenchError(
-                f"{name} is {how}: one `// tune:` line and one `constexpr int {name} = …;` or `#define {name} …` are needed."
+                f"{name} is {how}: one `// tune:` line and one `constexpr int {name} = …;` or `#define {name} …` are required."
             )
         found[name] = Tunable(name, values, definitions[0]["value"])
     return tuple(found.values())

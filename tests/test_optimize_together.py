@@ -162,7 +162,7 @@ def test_an_answer_to_another_version_of_its_prompt_is_set_aside(tmp_path: Path)
     answer.write_text("An answer without the line.")
     assert ask("first").text == "An answer without the line."
     with pytest.raises(
-        WaitingForAnswer, match=r"is to another version of its prompt, so it was set aside as 001-coder.answer.md.to-"
+        WaitingForAnswer, match=r"answers another version of its prompt, so it was set aside as 001-coder.answer.md.to-"
     ):
         ask("second")
     answer.write_text(f"{head}\nAn answer that travelled, beside the new prompt.")

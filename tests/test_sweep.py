@@ -48,9 +48,9 @@ def test_a_point_is_written_into_the_definitions_and_nowhere_else() -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("// tune: TILE = 64", "whole numbers are meant"),
-        ("// tune: TILE = 64 | wide", "whole numbers are meant"),
-        ("// tune: TILE 64 | 128", "whole numbers are meant"),
+        ("// tune: TILE = 64", "expected a name and integers"),
+        ("// tune: TILE = 64 | wide", "expected a name and integers"),
+        ("// tune: TILE 64 | 128", "expected a name and integers"),
         ("// tune: OTHER = 1 | 2", "OTHER is defined 0 times"),
         ("// tune: TILE = 1 | 2\n// tune: TILE = 3 | 4", "TILE is declared twice"),
         ("// tune: TILE = 1 | 2\n#define TILE 1", "TILE is defined 2 times"),

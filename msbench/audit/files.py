@@ -47,7 +47,7 @@ def find(folder: Path, abi: Abi) -> list[Found]:
         MsbenchError: there is no such folder, or no such file in it.
     """
     if not folder.is_dir():
-        raise MsbenchError(f"{folder} is no folder. Give the folder that holds the .cu files to audit.")
+        raise MsbenchError(f"{folder} is not a folder. Give the folder that holds the .cu files to audit.")
     paths = sorted(path for path in folder.rglob("*.cu") if path.is_file())
     if not paths:
         raise MsbenchError(f"There is no .cu file in {folder} or below it.")

@@ -26,18 +26,18 @@ from msbench.guarded import end_all
 
 ERROR, WAITING, BUG = 2, 3, 70
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_FULL = "the disk is full: free some space, then repeat; what was finished is stored"
+_FULL = "the disk is full: free some space, then try again; what was finished is stored"
 _ADVICE = {
     errno.ENOSPC: _FULL,
-    errno.EDQUOT: "your quota is used up: free some space, then repeat; what was finished is stored",
-    errno.EFBIG: "a file may not become that large (`ulimit -f`): raise the limit, then repeat",
-    errno.EACCES: "permission denied: check who may read and write it",
-    errno.EPERM: "not permitted: check who may read and write it",
+    errno.EDQUOT: "your quota is used up: free some space, then try again; what was finished is stored",
+    errno.EFBIG: "the file would exceed the size limit (`ulimit -f`): raise it, then try again",
+    errno.EACCES: "permission denied: check its permissions",
+    errno.EPERM: "not permitted: check its permissions",
     errno.EROFS: "the file system is read-only: choose another place",
-    errno.ENOENT: "it is not there: check the path",
-    errno.EMFILE: "too many open files: raise `ulimit -n`, then repeat",
-    errno.ENOMEM: "there is not enough memory: end other processes, then repeat",
-    errno.EIO: "the device answers with errors: check the disk",
+    errno.ENOENT: "it does not exist: check the path",
+    errno.EMFILE: "too many open files: raise `ulimit -n`, then try again",
+    errno.ENOMEM: "there is not enough memory: end other processes, then try again",
+    errno.EIO: "I/O error: check the disk",
 }
 
 
@@ -81,7 +81,7 @@ def _run(command: Callable[[], object]) -> int:
     except Exception as error:
         if type(error).__module__.startswith(("cupy.", "cupy_backends.")):
             return _said(
-                ERROR, "red]error:[/", f"The GPU does not answer any more ({error}). Start again; see nvidia-smi."
+                ERROR, "red]error:[/", f"The GPU no longer responds ({error}). Check nvidia-smi, then start again."
             )
         return _said(BUG, "red]error:[/", _bug(error))
 
@@ -92,20 +92,20 @@ def os_error(error: OSError) -> str:
         os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)
     )
     why = error.strerror or str(error) or type(error).__name__
-    advice = _ADVICE.get(error.errno or 0, f"{why[:1].lower()}{why[1:]}: check it, then repeat")
+    advice = _ADVICE.get(error.errno or 0, f"{why[:1].lower()}{why[1:]}: check it, then try again")
     return f"{where or 'The output, or a file,'} could not be read or written: {advice}."
 
 
 def _bug(error: Exception) -> str:
-    """What is worth reporting; the traceback itself for whoever asks for it."""
+    """What is worth reporting; with MSBENCH_DEBUG also the traceback."""
     if os.environ.get("MSBENCH_DEBUG"):
         traceback.print_exception(error)
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"
     what = f"{type(error).__name__}: {error}".splitlines()[0][:300]
     return (
-        f"This is a bug in msbench, or a database was changed by hand ({what}, at {where}). "
-        "See `msbench db check`; to report it, repeat with MSBENCH_DEBUG=1, which shows the traceback."
+        f"This is a bug in msbench, or a database was edited by hand ({what}, at {where}). "
+        "Try `msbench db check`; to report it, run it again with MSBENCH_DEBUG=1 for the traceback."
     )
 
 
@@ -157,7 +157,7 @@ def _interrupted(caught: list[int]) -> int:
     if number == signal.SIGINT and how.is_the_end:
         return 0
     name = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
-    then = f"; what was finished is stored. Go on with: {escape(how.go_on)}" if how.go_on else ""
+    then = f"; what was finished is stored. Continue with: {escape(how.go_on)}" if how.go_on else ""
     with suppress(OSError):
         err.print(f"\n{name}{then}", soft_wrap=True)
     return 128 + number

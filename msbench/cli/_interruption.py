@@ -30,7 +30,7 @@ def begin() -> None:
 
 
 def goes_on_with_resume(db: str | None) -> None:
-    """The command that was typed goes on with ``--resume``; where results go is part of it, but no password."""
+    """The typed command continues with ``--resume``; it includes where results go, but no password."""
     from msbench.store.engine import shown
 
     words = [word.replace(db, shown(db)) if db else word for word in sys.argv[1:]]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Console(Console):
-    """Whoever reads a pipe may leave (``msbench ops | head``): the work goes on, and nothing more is printed."""
+    """A pipe's reader may leave (``msbench ops | head``): the work continues, and nothing more is printed."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -38,7 +38,7 @@ Db = Annotated[
     str | None,
     typer.Option(
         "--db",
-        help="Read and write only this database (a file or an SQLAlchemy URL), not the shipped one. "
+        help="Use only this database (a file or an SQLAlchemy URL), not the shipped one. "
         "Default: read the shipped one and db/*.sqlite, write db/local.sqlite.",
         show_default=False,
     ),
@@ -47,7 +47,7 @@ Ops = Annotated[
     Path | None,
     typer.Option(
         "--ops-dir",
-        help="A folder of your own operators, added to the built-in ones.",
+        help="A folder with your own operators, added to the built-in ones.",
         show_default=False,
     ),
 ]
@@ -55,7 +55,7 @@ Device = Annotated[
     str | None,
     typer.Option(
         "--device",
-        help="GPU index or UUID; for the recorded executor the name of a recorded device.",
+        help="GPU index or UUID; with the recorded executor, the name of a recorded device.",
         show_default=False,
     ),
 ]
@@ -87,7 +87,7 @@ Sittings = Annotated[
         "--sittings",  # as recorded commands have it
         min=1,
         max=1000,
-        help="In how many sessions a case is measured, each with new processes; at most four if a call takes more than 0.2 ms, "
+        help="Sessions per case, each in new processes; at most four if a call takes more than 0.2 ms, "
         "one if more than 20 ms.",
     ),
 ]
@@ -98,8 +98,8 @@ SettledSittings = Annotated[
         "--sittings",  # as recorded commands have it
         min=1,
         max=1000,
-        help="In how many sessions a case is measured, each with new processes; at most four if a call takes more than 0.2 ms, "
-        "one if more than 20 ms. From two on, more follow until ratios are known to about ±0.7 %, up to four times as many.",
+        help="Sessions per case, each in new processes; at most four if a call takes more than 0.2 ms, "
+        "one if more than 20 ms. With two or more, up to four times as many run, until ratios are known to about ±0.7 %.",
     ),
 ]
 SEEDS = 2**63 - 1  # the largest integer of a database
@@ -110,7 +110,7 @@ Seed = Annotated[
         "--seed",
         min=0,
         max=SEEDS,
-        help="Seed of inputs, held-out cases and measuring order. Default: drawn, and recorded with the command.",
+        help="Seed for inputs, held-out cases and measuring order. Default: random, and recorded with the command.",
         show_default=False,
     ),
 ]
@@ -120,7 +120,7 @@ FixedSeed = Annotated[
         "--seed",
         min=0,
         max=SEEDS,
-        help="Seed of inputs, held-out cases and measuring order; not drawn, so that a proof repeats exactly.",
+        help="Seed for inputs, held-out cases and measuring order; fixed by default, so that results repeat exactly.",
     ),
 ]
 

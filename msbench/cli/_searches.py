@@ -74,7 +74,7 @@ class Watch:
         except (ProviderUnavailable, WaitingForAnswer) as error:
             if not _interruption.current.go_on:
                 raise
-            raise type(error)(f"{str(error).rstrip('.')}. Then go on with: {_interruption.current.go_on}") from error
+            raise type(error)(f"{str(error).rstrip('.')}. Then continue with: {_interruption.current.go_on}") from error
 
 
 def unfinished(store: Store, tasks: Sequence[Task], executor: Executor) -> tuple[list[RunRow], list[Task]]:
@@ -171,5 +171,5 @@ def conclude(ended: Sequence[Ended]) -> None:
         raise typer.Exit(1)
     if waiting:
         many = "One run waits" if len(waiting) == 1 else f"{len(waiting)} runs wait"
-        out.print(escape(f"{many} for an answer. Then go on with: {_interruption.current.go_on}"), soft_wrap=True)
+        out.print(escape(f"{many} for an answer. Then continue with: {_interruption.current.go_on}"), soft_wrap=True)
         raise typer.Exit(3)

@@ -1,4 +1,4 @@
-"""The command that looks at other people's kernels: audit."""
+"""The command that evaluates other people's kernels: audit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def audit(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder; every .cu file in it and below is audited.")],
     abi: Annotated[str, typer.Option("--abi", help="The files' calling convention.")] = "mskernelbench",
     executor: Exec = "auto",
-    cases: Annotated[str, typer.Option("--cases", help=f"{CASES_HELP} Inputs are uniform in all of them.")] = (
+    cases: Annotated[str, typer.Option("--cases", help=f"{CASES_HELP} Inputs are always uniform.")] = (
         "paper+odd+heldout"
     ),
     budget: Annotated[float, typer.Option("--budget", callback=amount, help="Time budget per case, in seconds.")] = 0.5,
@@ -40,13 +40,13 @@ def audit(
         Path | None,
         typer.Option(
             "--report",
-            help="Write the report to this file, and as JSON beside it, not to the output.",
+            help="Write the report to this file, and as JSON beside it, instead of printing it.",
             show_default=False,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of Markdown.")] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Reuse verdicts that the same command has already found on this device.")
+        bool, typer.Option("--resume", help="Reuse verdicts that the same command has recorded on this device.")
     ] = False,
     seed: Seed = None,
     device: DeviceOption = None,
@@ -54,9 +54,9 @@ def audit(
 ) -> None:
     """Evaluate kernels that follow a published calling convention: do they build, are they right, are they fast?
 
-    Each file is compiled alone, checked on the paper's sizes and on sizes that it has not seen, and where it is right on
-    the former timed against our version and the library baselines. Verdicts are recorded with the file's hash, never its
-    source. Exit code 1 if a file is not right. See docs/audit.md.
+    Each file is compiled by itself and checked on the paper's sizes and on sizes it has not seen. Where it is right on
+    the former, it is timed against our version and the library baselines. Verdicts are recorded with the file's hash,
+    never its source. Exit code 1 if a file is not right. See docs/audit.md.
 
     Example: `msbench audit their_kernels --abi mskernelbench --report audit.md`
     """
@@ -72,7 +72,7 @@ def audit(
     see_that_cases_are_known(found, cases)
     if markdown is not None:
         if not markdown.name:
-            raise MsbenchError(f"--report {str(markdown)!r} names no file: give one, such as audit.md.")
+            raise MsbenchError(f"--report {str(markdown)!r} is not a file name: give one, such as audit.md.")
         see_that_writable(markdown, markdown.with_suffix(".json"))
     any_seed = seed is None
     seed, command = seeded(seed, without="--resume")

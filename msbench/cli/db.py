@@ -18,11 +18,11 @@ from msbench.cli._options import Db, Ops, amount, err, out
 def merge(
     other: Annotated[
         str,
-        typer.Argument(help="A database that another machine filled, a file or an SQLAlchemy URL; it is only read."),
+        typer.Argument(help="A database from another machine, a file or an SQLAlchemy URL; it is only read."),
     ],
     db: Db = None,
 ) -> None:
-    """Put into the database what another machine measured. Merging twice is the same as once.
+    """Add what another machine measured. Merging twice is the same as merging once.
 
     Example: `msbench db merge from_the_gpu_machine.sqlite`
     """
@@ -42,18 +42,18 @@ def publish(
     others: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Databases whose results are added, files or SQLAlchemy URLs; they are only read.", show_default=False
+            help="Databases whose results to add, files or SQLAlchemy URLs; they are only read.", show_default=False
         ),
     ] = None,
     target: Annotated[
         Path, typer.Option("--db", help="The published database; created if missing.")
     ] = databases.PUBLISHED,
 ) -> None:
-    """Write the database that is committed: small, and without what was measured again since.
+    """Write the database to commit: small, without results that newer ones supersede.
 
-    Of each version and device the newest complete session stays, of each trial the newest recording, and whatever a run's story
-    refers to; raw samples are kept. A new run's best version has to have passed hidden cases that the run never used. The site built from it is the same as before. A published database is only read
-    by the other commands.
+    It keeps each version's newest complete session per device, each trial's newest recording, whatever a run's story
+    refers to, and raw samples. A new run's best version must have passed hidden cases that the run never used.
+    The site built from it stays the same. Other commands only read a published database.
 
     Example: `msbench db publish db/local.sqlite from_the_gpu_machine.sqlite`
     """
@@ -87,7 +87,7 @@ def check(db: Db = None) -> None:
     damages = sum(not isinstance(problem, Unopened) for problem in problems)
     if damages:
         err.print(
-            f"{damages} problem(s): restore the database from a copy, or take its good rows: msbench db repair.",
+            f"{damages} problem(s): restore the database from a copy, or recover its good rows with msbench db repair.",
             soft_wrap=True,
         )
     if problems:
@@ -101,9 +101,9 @@ def repair(
     damaged: Annotated[
         str, typer.Argument(help="A database in which `msbench db check` finds problems; it is only read.")
     ],
-    db: Annotated[str, typer.Option("--db", help="Where the good rows go: a new database, or one that is sound.")],
+    db: Annotated[str, typer.Option("--db", help="Where the good rows go: a new database, or a sound one.")],
 ) -> None:
-    """Take every good row of a damaged database, and name those that are left. Exit code 1 if some are.
+    """Copy every good row of a damaged database, and list the rest. Exit code 1 if any are left.
 
     Example: `msbench db repair db/local.sqlite --db db/repaired.sqlite`
     """
@@ -127,15 +127,15 @@ def repair(
 @db_app.command()
 def compare(
     before: Annotated[
-        str, typer.Argument(help="A database with earlier times, a file or an SQLAlchemy URL; it is only read.")
+        str, typer.Argument(help="A database with the earlier times, a file or an SQLAlchemy URL; it is only read.")
     ],
     factor: Annotated[float, typer.Option("--factor", min=1.0, help="List changes by at least this factor.")] = 1.1,
     db: Db = None,
 ) -> None:
     """Compare the times of two recordings on the same kind of device, version by version and case by case.
 
-    What has become slower is listed, then what has become faster. Exit code 1 if a vendor library has become slower: most
-    often it was measured worse than before, and whatever is compared with it looks better than it is.
+    Lists what became slower, then what became faster. Exit code 1 if a vendor library became slower: most
+    often it was just measured badly, which makes everything compared with it look too good.
 
     Example: `msbench db compare db/published.sqlite --db db/local.sqlite`
     """
@@ -165,12 +165,12 @@ def compare(
         out.print(table)
     middle = median(one.ratio for one in found)
     out.print(
-        f"{len(found)} times compared, in the median {middle:.3f} times as long; {len(slower)} slower, {len(faster)} faster "
+        f"{len(found)} times compared, median ratio {middle:.3f}; {len(slower)} slower, {len(faster)} faster "
         f"by more than {factor:g}."
     )
     if libraries := sum(one.library for one in slower):
         err.print(
-            f"{libraries} times of vendor libraries are slower than before: see that they were measured as well as then."
+            f"{libraries} times of vendor libraries are slower than before: check that they were measured as well as then."
         )
         raise typer.Exit(1)
 
@@ -178,14 +178,14 @@ def compare(
 @db_app.command()
 def counts(
     tolerance: Annotated[
-        float, typer.Option("--tolerance", callback=amount, help="How far apart the two may be, as a share.")
+        float, typer.Option("--tolerance", callback=amount, help="The largest relative difference allowed.")
     ] = 0.05,
     ops_dir: Ops = None,
     db: Db = None,
 ) -> None:
     """Compare the bytes and FLOPs of the specs with what Nsight Compute counted on the large cases.
 
-    Each task's version that moved the fewest bytes is taken. Exit code 1 if a spec is further apart than the tolerance
+    Uses each task's version that moved the fewest bytes. Exit code 1 if a spec is off by more than the tolerance
     and does not say why (`bytes_note`, `flops_note`). Profiles come from `msbench bench --profile`.
 
     Example: `msbench db counts --db db/published.sqlite`
@@ -197,7 +197,7 @@ def counts(
         found = counted(store)
     if not found:
         out.print(
-            "No counters of a large case are recorded: `msbench bench --cases large --profile` on a GPU does that."
+            "No counters of a large case are recorded: `msbench bench --cases large --profile` on a GPU records them."
         )
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -224,7 +224,7 @@ def counts(
                 continue
             known = operators.load(name, ops_dir) if name in operators.names(ops_dir) else None
             note = getattr(known, f"{what.lower()}_note", "")
-            notes[f"{escape(name)}, {what}"] = escape(note) or "[red]its spec does not say why.[/]"
+            notes[f"{escape(name)}, {what}"] = escape(note) or "[red]not explained in its spec.[/]"
             unexplained += not note
     out.print(table)
     if notes:

@@ -1,4 +1,4 @@
-"""Commands that look: doctor, ops, show, new-op."""
+"""Commands that inspect: doctor, ops, show, new-op."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from msbench.errors import MsbenchError
 
 @app.command()
 def doctor() -> None:
-    """What this machine has, what a missing thing limits, and how to get it.
+    """Show what this machine has, what is missing, what that limits, and how to get it.
 
-    Exit code 1 if something is missing without which nothing runs.
+    Exit code 1 if something required is missing.
 
     Example: `msbench doctor`
     """
@@ -42,17 +42,17 @@ def ops(ops_dir: Ops = None) -> None:
 
 @app.command()
 def show(
-    op: Annotated[str, typer.Argument(help="An operator, see `msbench ops`.")],
+    op: Annotated[str, typer.Argument(help="An operator; see `msbench ops`.")],
     abi: Annotated[
         str | None,
         typer.Option(
-            "--abi", help="Print only its prototypes by this calling convention of `msbench audit`.", show_default=False
+            "--abi", help="Print only its prototypes in this calling convention of `msbench audit`.", show_default=False
         ),
     ] = None,
     ops_dir: Ops = None,
     db: Db = None,
 ) -> None:
-    """One operator's contract: definition, C prototype, cases, bounds, and the versions known.
+    """Show one operator's contract: definition, C prototype, cases, bounds and known versions.
 
     Example: `msbench show rms_norm`
     """
@@ -76,7 +76,7 @@ def new_op(
         Path, typer.Option("--ops-dir", help="The folder of your operators; created if missing.")
     ] = Path("ops"),
 ) -> None:
-    """Make a first operator of your own that runs; then edit its spec.py and naive.cu.
+    """Create an operator that runs; then edit its spec.py and naive.cu.
 
     Example: `msbench new-op my_op --ops-dir ~/ops`
     """

@@ -48,13 +48,13 @@ _LONGEST = 4 * 2**20  # bytes of a kernel's source
 @app.command("eval")
 def evaluate_file(
     file: Annotated[Path, typer.Argument(help="One .cu file with one launcher.")],
-    op: Annotated[str, typer.Option("--op", help="The operator that it computes.")],
+    op: Annotated[str, typer.Option("--op", help="The operator it computes.")],
     precision: Annotated[Precision, typer.Option("--precision", help="Its element type.")],
     executor: Exec = "auto",
     cases: Cases = "all",
     profile: Annotated[bool, typer.Option("--profile", help="Also profile the largest case.")] = False,
     sanitize: Annotated[
-        bool, typer.Option("--sanitize", help="Run under AddressSanitizer, on the processor (--executor cpu).")
+        bool, typer.Option("--sanitize", help="Run under AddressSanitizer, on the CPU (--executor cpu).")
     ] = False,
     sittings: SettledSittings = 7,
     quick: Annotated[
@@ -130,12 +130,12 @@ def bench(
         str,
         typer.Option(
             "--versions",
-            help="naive, library, best, or all; several joined by ','. The naive kernel takes part unless it is left out.",
+            help="naive, library, best, or all; several joined by ','. The naive kernel is included unless excluded with --without.",
         ),
     ] = "all",
     without: Annotated[
         str,
-        typer.Option("--without", help="Leave these out: naive, say, where it takes a hundred times as long."),
+        typer.Option("--without", help="Exclude these: naive, for example, if it takes a hundred times as long."),
     ] = "",
     cases: Cases = "all",
     executor: Exec = "auto",
@@ -150,8 +150,8 @@ def bench(
         typer.Option(
             "--batch",
             min=1,
-            help="Tasks that are checked side by side, by default as many as the device has room for: that takes least time"
-            " for all, 1 brings each verdict soonest.",
+            help="How many tasks to check at once. Default: as many as fit on the device, which is fastest overall;"
+            " 1 gives each verdict soonest.",
         ),
     ] = None,
     quick: Annotated[
@@ -161,20 +161,20 @@ def bench(
         bool,
         typer.Option(
             "--resume",
-            help="Skip tasks that the same settings have already finished on this device, however they were typed.",
+            help="Skip tasks already finished with the same settings on this device.",
         ),
     ] = False,
     profile_harness: Annotated[
-        bool, typer.Option("--profile-harness", help="Show where msbench's own time goes, and record it.")
+        bool, typer.Option("--profile-harness", help="Show where msbench spends its own time, and record it.")
     ] = False,
     seed: Seed = None,
     ops_dir: Ops = None,
     device: Device = None,
     db: Db = None,
 ) -> None:
-    """Measure what is in kernels/ against each other, task by task, and record it.
+    """Measure the versions in kernels/ against each other, task by task, and record the results.
 
-    Each task is stored as soon as it is finished: an interrupted bench goes on with --resume. Exit code 1 if a version
+    Each task is stored as soon as it is finished; continue an interrupted bench with --resume. Exit code 1 if a version
     failed.
 
     Example: `msbench bench softmax rms_norm/fp32 --versions naive,library --cases paper`
@@ -213,7 +213,7 @@ def bench(
             for task in tasks_named(tasks, precision, ops_dir)
         ]
         if not (jobs := [job for job in jobs if job.candidates]):
-            raise MsbenchError("None of these tasks has such a version.")
+            raise MsbenchError("None of these tasks has a version to measure; see --versions and --without.")
         if resume:
             left = [job for job in jobs if not _is_done(store, chosen.device().id, job, command, any_seed)]
             out.print(f"{len(jobs) - len(left)} of {len(jobs)} tasks are done already.")

@@ -28,25 +28,25 @@ _COLUMNS = ("operator", "precision", "mutant", "cases", "rejected", "smallest er
 def mutants(
     tasks: Annotated[
         list[str] | None,
-        typer.Argument(help="Operators or tasks (rms_norm, softmax/bf16); all that have mutants by default."),
+        typer.Argument(help="Operators or tasks (rms_norm, softmax/bf16). Default: all that have mutants."),
     ] = None,
     precision: Annotated[Precision | None, typer.Option("--precision", help="Only this element type.")] = None,
     executor: Exec = "auto",
     cases: Annotated[
-        str, typer.Option("--cases", help=f"{CASES_HELP} Inputs are those that a mutant names.")
+        str, typer.Option("--cases", help=f"{CASES_HELP} Each mutant names its inputs.")
     ] = "all+heldout+near",
     markdown: Annotated[
-        Path | None, typer.Option("--markdown", help="Write the table to this file too.", show_default=False)
+        Path | None, typer.Option("--markdown", help="Also write the table to this file.", show_default=False)
     ] = None,
     record: Annotated[
-        bool, typer.Option("--record", help="Record the verdicts, for the site's page How we know.")
+        bool, typer.Option("--record", help="Record the verdicts, for the site's page “How we know”.")
     ] = False,
     seed: FixedSeed = 0,
     ops_dir: Ops = None,
     device: Device = None,
     db: Db = None,
 ) -> None:
-    """Check wrong kernels, edits of the naive ones, and see that each is rejected on every case where it is wrong.
+    """Check deliberately wrong edits of the naive kernels: each must be rejected on every case where it is wrong.
 
     Nothing is timed. Exit code 1 if one passed or crashed.
 
@@ -59,7 +59,7 @@ def mutants(
     wanted = [(task, operators.mutants(task.operator)) for task in tasks_named(tasks, precision, ops_dir)]
     lacking = sorted({task.operator.name for task, found in wanted if not found})
     if tasks and lacking:
-        raise MsbenchError(f"{', '.join(lacking)}: there is no mutants.py beside spec.py.")
+        raise MsbenchError(f"{', '.join(lacking)}: no mutants.py next to spec.py.")
     if markdown:
         see_that_writable(markdown)
     if record:
@@ -152,10 +152,10 @@ def _table(found: Sequence[tuple[Task, Verdict]], where: str) -> str:
     lines = [
         "# Wrong kernels that the check rejects",
         "",
-        "Each operator's `mutants.py` holds small edits of its naive kernel that make it wrong. Each is checked as any version is, "
-        "on inputs that show it (uniform ones for most), on every case where it is wrong, and has to be rejected there; one that "
-        "looks at samples of its input first, on one case at least. The last column is the smallest ratio, "
-        "over these cases, of the largest error to the operator's bound: 1 is the limit, and a dash stands for outputs that were "
+        "Each operator's `mutants.py` holds small edits of its naive kernel that make it wrong. Each is checked like any version, "
+        "with inputs that expose it (mostly uniform), and must be rejected on every case where it is wrong; one that "
+        "inspects samples of its input first, on at least one. The last column is the smallest ratio, "
+        "over these cases, of the largest error to the operator's bound: 1 is the limit. A dash stands for outputs that were "
         "not written or that have to be exact.",
         "",
         f"Made by `{command_line()}` on {where}, {datetime.now(UTC):%Y-%m-%d}.",

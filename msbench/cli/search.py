@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 PROMPTS = Path("prompts")
-_ALONE = " With --db that database alone is read: the shipped one, which has recordings, is left out."
+_ALONE = " With --db only that database is read, not the shipped one, which has recordings."
 
 
 @app.command()
@@ -52,7 +52,7 @@ def optimize(
         str | None,
         typer.Option(
             "--strategy",
-            help="How to search; see docs/adding_a_strategy.md. Default: cudamaster; for a replay that of the recording.",
+            help="Search strategy; see docs/strategies.md. Default: cudamaster, or the recording's in a replay.",
             show_default=False,
         ),
     ] = None,
@@ -66,7 +66,7 @@ def optimize(
         str,
         typer.Option(
             "--model",
-            help="The model's name at the endpoint, or planner=A,coder=B. Default: MSBENCH_MODEL, else the endpoint's own.",
+            help="Model name at the endpoint, or planner=A,coder=B. Default: MSBENCH_MODEL, else the endpoint's default.",
             show_default=False,
         ),
     ] = "",
@@ -75,38 +75,37 @@ def optimize(
         typer.Option(
             "--rounds",
             min=0,
-            help="Proposals to try, repairs not counted. Default: 5; for a replay those of the recording.",
+            help="Proposals to try, not counting repairs. Default: 5, or the recording's in a replay.",
             show_default=False,
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every task that there is.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Optimize every task.")] = False,
     unfinished: Annotated[
         bool,
         typer.Option(
             "--unfinished",
-            help="Go on with all unfinished runs, or with those of the named tasks, of which those without a run begin one.",
+            help="Continue all unfinished runs; with tasks named, only theirs, and start one for each task without a run.",
         ),
     ] = False,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many tasks go on at a time, beside each other.")] = 8,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many tasks to run at once.")] = 8,
     start: Annotated[
         str | None,
-        typer.Option("--start", help="Go on from this version (its id), which is measured first.", show_default=False),
+        typer.Option("--start", help="Start from this version (its id), which is measured first.", show_default=False),
     ] = None,
     profile_view: Annotated[
         ProfileView,
         typer.Option(
-            "--profile-view", help="What agents see of profiles: what bears on the bottleneck, all, or nothing."
+            "--profile-view",
+            help="What agents see of profiles: only what bears on the bottleneck, everything, or nothing.",
         ),
     ] = ProfileView.FILTERED,
     resume: Annotated[
         str | None,
-        typer.Option("--resume", help="Continue this run (its id, or the start of it).", show_default=False),
+        typer.Option("--resume", help="Continue this run (its id or a prefix of it).", show_default=False),
     ] = None,
     cases: Annotated[
         str | None,
-        typer.Option(
-            "--cases", help=f"{CASES_HELP} Default: all; for a replay those of the recording.", show_default=False
-        ),
+        typer.Option("--cases", help=f"{CASES_HELP} Default: all, or the recording's in a replay.", show_default=False),
     ] = None,
     executor: Exec = "auto",
     price: Annotated[
@@ -122,7 +121,7 @@ def optimize(
         float,
         typer.Option(
             callback=amount,
-            help="With --provider openai: most seconds to wait for one that is overloaded, in all of a call.",
+            help="With --provider openai: seconds to wait in total, per call, for an overloaded endpoint.",
         ),
     ] = 120.0,
     answer_tokens: Annotated[
@@ -134,38 +133,38 @@ def optimize(
         typer.Option(
             "--option",
             metavar="NAME=VALUE",
-            help="With --provider openai: handed on with each request, say temperature=0.7 or reasoning_effort=high.",
+            help="With --provider openai: passed on with each request, e.g. temperature=0.7 or reasoning_effort=high.",
             show_default=False,
         ),
     ] = None,
     max_usd: Annotated[
-        float | None, typer.Option(callback=amount, help="Dollars to spend at most; needs --price.", show_default=False)
+        float | None, typer.Option(callback=amount, help="Maximum dollars to spend; needs --price.", show_default=False)
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=0, help="Tokens to spend at most.", show_default=False)] = None,
-    max_calls: Annotated[int | None, typer.Option(min=0, help="Model calls at most.", show_default=False)] = None,
-    max_evaluations: Annotated[int | None, typer.Option(min=0, help="Evaluations at most.", show_default=False)] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=0, help="Maximum tokens to spend.", show_default=False)] = None,
+    max_calls: Annotated[int | None, typer.Option(min=0, help="Maximum model calls.", show_default=False)] = None,
+    max_evaluations: Annotated[int | None, typer.Option(min=0, help="Maximum evaluations.", show_default=False)] = None,
     max_gpu_seconds: Annotated[
-        float | None, typer.Option(callback=amount, help="Seconds of GPU time at most.", show_default=False)
+        float | None, typer.Option(callback=amount, help="Maximum GPU time, in seconds.", show_default=False)
     ] = None,
     max_seconds: Annotated[
-        float | None, typer.Option(callback=amount, help="Seconds of wall time at most.", show_default=False)
+        float | None, typer.Option(callback=amount, help="Maximum wall time, in seconds.", show_default=False)
     ] = None,
     prompts: Annotated[
-        Path, typer.Option("--prompts", help="With --provider manual: the folder of prompts and answers.")
+        Path, typer.Option("--prompts", help="With --provider manual: the folder for prompts and answers.")
     ] = PROMPTS,
     wait: Annotated[
         bool,
         typer.Option(
             "--wait/--no-wait",
-            help="With --provider manual: wait for the answer, or take those that are there, evaluate them in one batch, "
-            "write the next prompts and end with exit code 3; go on by --resume or --unfinished.",
+            help="With --provider manual: wait for answers, or evaluate those already there in one batch, "
+            "write the next prompts and exit with code 3; continue with --resume or --unfinished.",
         ),
     ] = True,
     recording: Annotated[
         str,
         typer.Option(
             "--recording",
-            help="With --provider replay: the run to replay. Default: the newest of the task.",
+            help="With --provider replay: the run to replay. Default: the task's newest.",
             show_default=False,
         ),
     ] = "",
@@ -180,8 +179,8 @@ def optimize(
             "--seed",
             min=0,
             max=SEEDS,
-            help="Seed of inputs, hidden cases and the search. Default: drawn, and recorded with the command; for a replay that of "
-            "the recording. A resumed run keeps its own.",
+            help="Seed for inputs, hidden cases and the search. Default: random, and recorded with the command, or the "
+            "recording's in a replay. A resumed run keeps its own.",
             show_default=False,
         ),
     ] = None,
@@ -191,11 +190,11 @@ def optimize(
 ) -> None:
     """Let agents make kernels faster: profile, plan, code, check, measure, keep the best.
 
-    Everything is stored as it happens; an interrupted run goes on with --resume.
+    Everything is stored as it happens; continue an interrupted run with --resume.
 
-    Several tasks go on side by side: the GPU measures one while models think about others. One that fails ends no other.
+    Several tasks run at once: the GPU measures one while models work on others. If one fails, the others continue.
 
-    With prompt files, again and again: `msbench optimize --all --unfinished --provider manual --no-wait`
+    With prompt files, run repeatedly: `msbench optimize --all --unfinished --provider manual --no-wait`
 
     Example: `msbench optimize softmax/bf16 --rounds 6 --price 1.25,10 --max-usd 2`
     """
@@ -223,7 +222,7 @@ def optimize(
         )  # fmt: skip
         if model and answers.name == "replay":
             raise MsbenchError(
-                f"--model {model}: recorded answers are given again here, whoever gave them. Leave it out, or set "
+                f"--model {model}: a replay repeats recorded answers and asks no model. Leave it out, or set "
                 "OPENAI_API_KEY (or OPENAI_BASE_URL) to ask that model."
             )
         return answers
@@ -319,7 +318,7 @@ def _passed_on(options: list[str]) -> dict[str, object]:
     for option in options:
         name, given, value = option.partition("=")
         if not given or not name.strip():
-            raise MsbenchError(f"--option {option!r}: NAME=VALUE is meant, say temperature=0.7.")
+            raise MsbenchError(f"--option {option!r}: expected NAME=VALUE, such as temperature=0.7.")
         try:
             found[name.strip()] = json.loads(value)
         except ValueError:

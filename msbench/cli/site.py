@@ -18,12 +18,12 @@ SITE = Path("build/site")
 
 @app.command("build-site")
 def build_site(
-    folder: Annotated[Path, typer.Option("--out", help="The folder of the site; created if missing.")] = SITE,
+    folder: Annotated[Path, typer.Option("--out", help="Output folder; created if missing.")] = SITE,
     device: Annotated[
         str | None,
         typer.Option(
             "--device",
-            help="Whose times are shown: (part of) a device's name, or its id. Default: the one with the most.",
+            help="The device whose times are shown: (part of) its name, or its id. Default: the one with the most.",
             show_default=False,
         ),
     ] = None,
@@ -31,7 +31,7 @@ def build_site(
         str | None,
         typer.Option(
             "--repository",
-            help="Address of the repository, to which pages link with its licence and database. Default: the package's own.",
+            help="URL of the repository that pages link to, with its licence and database. Default: the package's own.",
             show_default=False,
         ),
     ] = None,
@@ -61,10 +61,10 @@ def build_site(
 def serve(
     folder: Annotated[Path, typer.Option("--site", help="The folder that `msbench build-site` made.")] = SITE,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port on the loopback interface; 0 takes a free one.")
+        int, typer.Option("--port", min=0, max=65535, help="Port on the loopback interface; 0 picks a free one.")
     ] = 8000,
 ) -> None:
-    """Serve the site on this machine, until Ctrl-C.
+    """Serve the site on this machine until Ctrl-C.
 
     Example: `msbench serve --site public --port 0`
     """
@@ -72,5 +72,5 @@ def serve(
 
     with server(folder, port) as running:
         _interruption.current.is_the_end = True
-        out.print(f"serving {folder} at http://127.0.0.1:{running.server_port}, Ctrl-C ends")
+        out.print(f"serving {folder} at http://127.0.0.1:{running.server_port}, Ctrl-C to stop")
         running.serve_forever()

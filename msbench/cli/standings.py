@@ -1,4 +1,4 @@
-"""The command that says how far the kernels have come."""
+"""The command that rates the kernels: standings."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def standings(
     device: Device = None,
     db: Db = None,
 ) -> None:
-    """How far the best kernels have come: against the bar and the roofline, in all and task by task.
+    """Compare the best kernels with the bar and the roofline, overall and task by task.
 
-    The bar is on each case the faster of the naive kernel and the libraries, measured in the same session.
+    The bar is, for each case, the faster of the naive kernel and the libraries, measured in the same session.
 
     Example: `msbench standings --markdown docs/kernels.md`
     """
@@ -63,7 +63,7 @@ def standings(
     parts = _parts(*rated(tasks))
     days = sorted(task.measured_at[:10] for task in tasks if task.best and task.measured_at)
     if figures.device is None or not days:
-        out.print("No version of ours has been timed yet: msbench bench --versions all measures them.")
+        out.print("None of our versions has been timed yet: run msbench bench --versions all.")
         return
     where = f"Measured on {figures.device.name} from {days[0]} to {days[-1]}."
     for part in parts:
@@ -78,7 +78,7 @@ def standings(
 
 _SAYS = """\
 Made by `msbench standings --markdown docs/kernels.md`. Times are geometric means over a split's cases; the bound is the larger of bytes
-over the device's measured bandwidth, operations over its measured rate, and an empty call. The bar is on each case the faster of
+over the device's measured bandwidth, operations over its measured rate, and an empty call. The bar is, for each case, the faster of
 the naive kernel and the libraries, measured in the same session.
 """
 
@@ -108,7 +108,7 @@ def _parts(found: Sequence[Standing], lost: Sequence[Lost]) -> list[_Part]:
         for one in lost
     ]
     return [
-        _Part("In all", ("precision", "split", "tasks", "over the bar", "of the roofline"), overall),
+        _Part("Overall", ("precision", "split", "tasks", "over the bar", "of the roofline"), overall),
         _Part(
             "By task",
             ("task", "split", "cases", "bound", "time", "over the bar", "of the roofline", "slowest against the bar"),

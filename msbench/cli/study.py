@@ -1,4 +1,4 @@
-"""The command that tries the statistics: study."""
+"""The command that tests the statistics: study."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def study(
-    tasks: Annotated[int, typer.Option("--tasks", min=1, help="How many tasks, chosen by a rule.")] = 20,
+    tasks: Annotated[int, typer.Option("--tasks", min=1, help="How many tasks; a fixed rule chooses them.")] = 20,
     pairs: Annotated[int, typer.Option("--pairs", min=1, help="Pairs of each kind on each task.")] = 4,
     kind: Annotated[
         str, typer.Option("--kind", help="same (a kernel against itself), slowdown (against a slower copy), or both.")
@@ -41,14 +41,14 @@ def study(
         bool,
         typer.Option(
             "--resume",
-            help="Leave out the tasks that the same command, with any --budget, has recorded on this device.",
+            help="Skip tasks that the same command, with any --budget, has recorded on this device.",
         ),
     ] = False,
     write: Annotated[
         Path | None,
         typer.Option(
             "--report",
-            help="Measure nothing; write the newest recording to DIR/study.md with its plots.",
+            help="Measure nothing; write the newest recording and its plots to DIR/study.md.",
             show_default=False,
         ),
     ] = None,
@@ -57,11 +57,11 @@ def study(
     device: Device = None,
     db: Db = None,
 ) -> None:
-    """Measure how far figures can be trusted, on a GPU: identical kernels, and kernels slowed down by 3 %.
+    """Measure, on a GPU, how far figures can be trusted: with identical kernels, and kernels slowed down by 3 %.
 
-    Each task is stored as soon as it is measured: an interrupted study goes on with --resume. Exit code 1 if 95 %
-    intervals contain 1 in less than 93 % of the identical pairs, one of their medians is off by more than 1 %, or a
-    slowdown is found in less than 95 %.
+    Each task is stored as soon as it is measured; continue an interrupted study with --resume. Exit code 1 if fewer
+    than 93 % of the identical pairs have a 95 % interval that contains 1, one of their medians is off by more than 1 %,
+    or fewer than 95 % of the slowdowns are found.
 
     Example: `msbench study --tasks 20 --budget 600`
     """
@@ -112,7 +112,7 @@ def _on_a_gpu(db: str | None, device: str | None, store: Store) -> Any:
     except DeviceError as error:
         if gpus():
             raise
-        raise DeviceError("A study times kernels, and there is no NVIDIA GPU with a working driver here.") from error
+        raise DeviceError("A study times kernels, which needs an NVIDIA GPU with a working driver.") from error
 
 
 def _kinds(text: str) -> tuple[Study, ...]:

@@ -1,4 +1,4 @@
-"""Commands that go on from one version: sweep, fork."""
+"""Commands that start from one version: sweep, fork."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _WHOLE = {"allow_extra_args": True, "ignore_unknown_options": True}
 @app.command()
 def sweep(
     what: Annotated[str, typer.Argument(metavar="FILE|VERSION", help="A .cu file, or a stored version's id.")],
-    op: Annotated[str, typer.Option("--op", help="The operator that a file computes.")] = "",
-    precision: Annotated[Precision | None, typer.Option("--precision", help="A file's element type.")] = None,
-    points: Annotated[int, typer.Option("--points", min=1, help="Of larger spaces so many points are measured.")] = 64,
+    op: Annotated[str, typer.Option("--op", help="The operator the file computes.")] = "",
+    precision: Annotated[Precision | None, typer.Option("--precision", help="The file's element type.")] = None,
+    points: Annotated[int, typer.Option("--points", min=1, help="Measure at most this many points.")] = 64,
     write: Annotated[
-        Path | None, typer.Option("--write", help="Write the winner's source there.", show_default=False)
+        Path | None, typer.Option("--write", help="Write the winner's source to this file.", show_default=False)
     ] = None,
     cases: Cases = "all",
     executor: Exec = "auto",
@@ -38,7 +38,7 @@ def sweep(
 ) -> None:
     """Tune the constants that a kernel declares (`// tune: TILE = 64 | 128 | 256`), by measuring.
 
-    All points are recorded. The fastest has to win on all cases, checks and all. Exit code 1 if none beats the source.
+    All points are recorded. The fastest must pass every check and win over all cases. Exit code 1 if none beats the source.
 
     Example: `msbench sweep my.cu --op softmax --precision bf16 --write tuned.cu`
     """
@@ -68,7 +68,7 @@ def _candidate(
 ) -> tuple[Operator, Candidate]:
     if Path(what).is_file():
         if not op or precision is None:
-            raise MsbenchError(f"{what} is a file: say with --op and --precision what it computes.")
+            raise MsbenchError(f"{what} is a file: give --op and --precision.")
         return operators.load(op, ops_dir), Candidate(
             op, precision, read_kernel(Path(what)), Origin.EXTERNAL, Path(what).name
         )
@@ -79,10 +79,10 @@ def _candidate(
 @app.command(context_settings=_WHOLE)
 def fork(
     ctx: typer.Context,
-    version: Annotated[str, typer.Argument(help="A stored version's id, or the beginning of it.")],
+    version: Annotated[str, typer.Argument(help="A stored version's id or a prefix of it.")],
     db: Db = None,
 ) -> None:
-    """Begin a run that goes on from any known version: it is the first step. All options of `msbench optimize` apply.
+    """Start a run from any stored version, its first step. All options of `msbench optimize` apply.
 
     Example: `msbench fork 3f2a9c --strategy cudamaster --rounds 3`
     """

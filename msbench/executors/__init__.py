@@ -1,4 +1,4 @@
-"""Where kernels run: one module an executor; ``pick`` finds one by name, or the best that works here."""
+"""Where kernels run: one module per executor; ``pick`` finds one by name, or the best that works here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that a candidate runs in on the cpu executor: loads its library and calls it on shared memory.
+"""A candidate's process on the cpu executor: loads its library and calls it on shared memory.
 
 Started as ``python -m msbench.executors._cpu_worker``. Under AddressSanitizer everything in a mapped arena but the arrays
 themselves is poisoned, so that the first access beside an array is reported where it happens.

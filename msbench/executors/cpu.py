@@ -59,7 +59,7 @@ class ArenaHandle:
 
 
 def create(options: Options) -> CpuExecutor:
-    """The executor of this machine's processor; ``options.sanitize``: under AddressSanitizer.
+    """The executor for this machine's CPU; ``options.sanitize``: under AddressSanitizer.
 
     Raises:
         ToolchainError: there is no g++ that works; the message says what to install.
@@ -68,7 +68,7 @@ def create(options: Options) -> CpuExecutor:
 
 
 class CpuExecutor:
-    """Builds with g++, runs each candidate in a process of its own, measures nothing.
+    """Builds with g++, runs each candidate in its own process, measures nothing.
 
     Consecutive launches of a runner start a block's threads in forward, reverse and shuffled order, since a missing
     barrier goes unnoticed in some orders.
@@ -183,7 +183,7 @@ class CpuExecutor:
     def arena(self, layout: Layout) -> Arena:
         """Memory without a file's name, so that nothing is left behind whatever happens; runners are given its descriptor.
 
-        Not in /dev/shm, which is 64 MiB in a container unless somebody asked for more.
+        Not in /dev/shm, which is only 64 MiB in a container by default.
         """
         fd = os.memfd_create("msbench-arena")
         try:
@@ -200,7 +200,7 @@ class CpuExecutor:
     def measure(
         self, op: Operator, precision: Precision, case: Case, runners: Sequence[Runner], plan: Plan
     ) -> list[Measurement]:
-        """Never: raises UnsupportedError, since a time on a processor says nothing about one on a GPU."""
+        """Always raises UnsupportedError, since a time on a CPU says nothing about a GPU."""
         raise UnsupportedError(
             "The cpu executor checks kernels and measures nothing; use --executor cuda on a machine with a GPU."
         )

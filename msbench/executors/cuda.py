@@ -1,4 +1,4 @@
-"""Measures on an NVIDIA GPU: builds with nvcc, runs each version in a process of its own, times and profiles it."""
+"""Measures on an NVIDIA GPU: builds with nvcc, runs each version in its own process, times and profiles it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device reaches: bandwidths, matrix rates and launch costs, measured once, in the referee's process.
+"""Measures a device's ceilings: bandwidths, matrix rates and launch costs, once, in the referee's process.
 
 Bandwidths and launch costs are medians of several timings by events, after a warm-up; matrix rates are those of the
 shortest single call. All on random data (zeros draw less power and run faster).

@@ -72,7 +72,7 @@ def driver_version() -> str:
 
 
 def host_name() -> str:
-    """What the GPU sits in: the processor and how many cores of it."""
+    """The GPU's host: the CPU and its number of cores."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""One call, as a worker and a recorder are told of it."""
+"""One call, as it is described to a worker and a recorder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from msbench.spec import Case, Operator
 class Job:
     """One call: where each array of each input set lies, and the scalars and dimensions in the prototype's order.
 
-    ``permuted``: of each array how many elements may change places between cold repetitions, and an element's bytes.
+    ``permuted``: of each array how many elements may be permuted between cold repetitions, and an element's bytes.
     ``workspace``: memory for all versions' workspaces, where they fit; otherwise each has its own.
     """
 

@@ -26,11 +26,11 @@ def gpu_lock(
     limit_s: float | None = None,
     folder: Path = LOCK_DIR,
 ) -> Iterator[None]:
-    """Hold the GPU; another process's end, however it comes, lets go of it. This process may hold it more than once.
+    """Hold the GPU; the lock is released however its process ends. This process may hold it more than once.
 
     Args:
         uuid: the GPU's own name, such as ``"GPU-1b2c…"``.
-        waiting: told once who holds it, when this has to wait.
+        waiting: called once with the holder if this has to wait.
         limit_s: how long to wait; None for ever.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a recorded call may consist of, and how it is told: a list of operations as ``native/runner/record.cuh`` reads them."""
+"""What a recorded call may consist of, and how it is described: a list of operations as ``native/runner/record.cuh`` reads them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PLAIN = ("name", "grid", "block", "cluster", "shared", "early", "cooperative")
 
 
 def refused(nodes: Sequence[Node], readable: Sequence[Range], writable: Sequence[Range]) -> str | None:
-    """What a launcher did that it may not do, as a clause; None where there is nothing.
+    """What a launcher did that is forbidden, as a clause; None if nothing.
 
     ``readable``, ``writable``: the arrays and the workspace, which copies and memsets keep to.
     """

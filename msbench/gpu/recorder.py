@@ -1,8 +1,8 @@
-"""The recording process: loads a version's library and says what its launcher puts into a stream, without running any of it.
+"""The recording process: loads a version's library and reports what its launcher enqueues on a stream, without running any of it.
 
 Started as ``python -m msbench.gpu.recorder``, and confined before it loads a candidate. It maps no array: pointers belong to the
-worker (``worker.py``), which plays what is recorded here. So no host code of a version reads an input, and none runs
-where time is taken; whatever an answer says, it can do no more than to name device code of the version's own file.
+worker (``worker.py``), which plays what is recorded here. So no host code of a version reads an input or runs
+where time is measured; whatever an answer says, it can only name device code of the version's own file.
 """
 
 from __future__ import annotations

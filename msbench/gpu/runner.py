@@ -1,4 +1,4 @@
-"""The referee's handle on a version: its worker (``worker.py``), which plays and times, and its recorder (``recorder.py``)."""
+"""The referee's handle on a version: its worker (``worker.py``), which replays and times, and its recorder (``recorder.py``)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class MeasuredProcess:
         return self._process.alive
 
     def floor(self, repetitions: int, launches: int = 1) -> tuple[float, ...]:
-        """What so many empty kernels in a row take, in ns, timed as cold calls are."""
+        """The time of this many empty kernels in a row, in ns, timed like cold calls."""
         return self._times(
             "floor", LAUNCH_LIMIT_S, repetitions=repetitions, launches=launches, drawn=secrets.randbits(64)
         )
@@ -247,7 +247,7 @@ class GpuRunner(MeasuredProcess):
     ) -> tuple[float, ...]:
         """Time cold repetitions of the prepared job on its input sets, in turn; the device time of each, in ns.
 
-        ``drawn``, below 2^64: which elements of each input change places before each repetition (see ``timing.permute``).
+        ``drawn``, below 2^64: which elements of each input are permuted before each repetition (see ``timing.permute``).
         ``kept``: the repetition whose outputs the arena holds afterwards; -1 for the last of each input set.
         """
         drawn = secrets.randbits(64) if drawn is None else drawn
@@ -286,7 +286,7 @@ class GpuRunner(MeasuredProcess):
         return float(self._call("untimed_ns", LAUNCH_LIMIT_S)["ns"])
 
     def forget(self, handle: str) -> None:
-        """Let go of shared memory that is about to be freed; harmless where it is not mapped, or without a process."""
+        """Unmap shared memory that is about to be freed; harmless if it is not mapped, or without a process."""
         if self._process.alive:
             try:
                 self._process.call("unmap", LAUNCH_LIMIT_S, handle=handle)

@@ -1,4 +1,4 @@
-"""Device memory that worker processes reach: plain allocations of the referee, given to them as CUDA IPC handles.
+"""Device memory shared with worker processes: plain allocations of the referee, passed as CUDA IPC handles.
 
 A handle stands for a whole allocation of the driver, so nothing here comes out of CuPy's pool. Blocks are kept for the
 next case, since allocating, and mapping in every worker, takes longer than most kernels.

@@ -1,7 +1,7 @@
-"""The GPU's clocks, temperature, power and throttling while something is measured, and who else computes on it.
+"""The GPU's clocks, temperature, power and throttling while something is measured, and other processes on it.
 
-As far as NVML tells. Ratios are taken within rounds, so what holds clocks down for a while holds both sides down; but
-times are no figures then, and a ratio under a power cap is another one than without.
+As far as NVML reports them. Ratios are taken within rounds, so throttling affects both sides; but times are unreliable
+then, and a ratio under a power cap differs from one without.
 """
 
 from __future__ import annotations

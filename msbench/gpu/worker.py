@@ -1,7 +1,7 @@
-"""The measured process: plays and times what was recorded of one candidate, on memory that the referee shares.
+"""The measured process: replays and times one candidate's recorded calls, on memory that the referee shares.
 
-Started as ``python -m msbench.gpu.worker``; with ``--once JOB`` it makes one call that a profiler sees, and ends. Of a version's
-library it loads the device code alone; what its launcher does is recorded in another process (``recorder.py``). Only libraries,
+Started as ``python -m msbench.gpu.worker``; with ``--once JOB`` it makes one call that a profiler sees, and ends. From a version's
+library it loads only the device code; another process records its launcher (``recorder.py``). Only libraries,
 and functions of another contract, run host code here: before anything is timed, unless whole calls are.
 
 It imports little, holds no expected values and no keys, and reaches the referee's device memory through CUDA IPC handles.
@@ -158,7 +158,7 @@ class Worker:
     def cold(self, first_set: int, repetitions: int, held: bool, drawn: int, kept: int) -> dict[str, Any]:
         """Time cold repetitions; times in milliseconds as CUDA gives them.
 
-        ``drawn``: which elements of the inputs change places before each repetition (see ``timing.permute``). ``kept``: the
+        ``drawn``: which elements of the inputs are swapped before each repetition (see ``timing.permute``). ``kept``: the
         repetition whose outputs are there at the end, or -1; there are no times where the host was too slow for that batch.
         """
 
@@ -222,7 +222,7 @@ class Worker:
         self._done(self._runner.runner_busy(ctypes.c_double(seconds)))
 
     def unmap(self, handle: str) -> None:
-        """Let go of memory that the referee is about to free."""
+        """Unmap memory that the referee is about to free."""
         pointer = self._mapped.pop(handle, None)
         if pointer is not None:
             self._done(self._runner.runner_unmap(ctypes.c_void_p(pointer)))

@@ -1,1 +1,1 @@
-"""Builds, checks, measures and profiles candidates: one module a stage; evaluate.py is the way through them."""
+"""Builds, checks, measures and profiles candidates: one module per stage; evaluate.py runs them in order."""

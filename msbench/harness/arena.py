@@ -74,8 +74,8 @@ class Slot:
 class Layout:
     """The slots of a case's arrays, inputs then outputs as in the C prototype, in a buffer of ``nbytes``.
 
-    ``misaligned``: each array starts one to seven elements off a 16-byte boundary, not all by the same number, since a
-    kernel that peels the same few elements off every array must fail too.
+    ``misaligned``: each array starts one to seven elements off a 16-byte boundary, not all by the same number, so that
+    a kernel that peels the same few elements off every array fails too.
     """
 
     slots: tuple[Slot, ...]

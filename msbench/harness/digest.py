@@ -1,6 +1,6 @@
-"""The hash that says when a figure is stale: of the code that makes figures and verdicts, and of the operator's spec.
+"""The hash that shows when a figure is stale: of the code that makes figures and verdicts, and of the operator's spec.
 
-Comments, docstrings, blank space and the names of files do not count: they change no figure.
+Comments, docstrings, whitespace and file names do not count, since they change no figure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SPEC_PARTS = ("bounds.py", "operators")
 
 
 def harness_digest(operator: Operator | None = None) -> str:
-    """Of the harness; with ``operator``, also of its spec and what the spec is made of."""
+    """The harness's digest; with ``operator``, also of its spec and the modules specs use."""
     if operator is None:
         return _code(_PARTS)
     spec = Path(operator.folder, "spec.py")
@@ -42,7 +42,7 @@ def _texts(path: Path) -> Iterator[str]:
 
 
 def python_code(text: str) -> str:
-    """What Python makes of a module, without docstrings and places."""
+    """A module's syntax tree, without docstrings and positions."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
@@ -52,7 +52,7 @@ def python_code(text: str) -> str:
 
 
 def _is_text(statement: ast.stmt) -> bool:
-    """Whether it is a string that nobody takes: a docstring, or one that documents an attribute."""
+    """Whether it is an unused string: a docstring, or one that documents an attribute."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)

@@ -1,4 +1,4 @@
-"""One version on its way through the stages: what became of it so far, and its process."""
+"""One version on its way through the stages: its results so far, and its process."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Entry:
 
     @property
     def is_baseline(self) -> bool:
-        """Whether it is a naive kernel or a library's version, which are there to be beaten and gain nothing by cheating."""
+        """Whether it is a naive kernel or a library's version, which are references and gain nothing by cheating."""
         return self.candidate.origin in (Origin.NAIVE, Origin.LIBRARY)
 
     @property
@@ -98,7 +98,7 @@ class Entry:
             self.record = self.runner.recorded or self.record
 
     def tell_refused(self, cases: Sequence[Case]) -> None:
-        """Say which cases a library does not take; one that takes none has no times."""
+        """Note which cases a library does not support; one that supports none has no times."""
         refused = [case.id for case in cases if case.dims in self.refused]
         if self.alive and not self.checks:
             message = (

@@ -1,7 +1,7 @@
-"""The way through the stages: build, check, measure, profile. One call evaluates a group of versions of one task.
+"""Runs the stages: build, check, measure, profile. One call evaluates a group of versions of one task.
 
 Versions are built in parallel, checked case by case (cheap cases first, each case's expected values computed once),
-and those that passed everything are measured against each other. A version that fails at one stage goes no further; it
+and those that passed everything are measured against each other. A version that fails a stage goes no further, and
 never stops the others.
 """
 
@@ -56,7 +56,7 @@ def evaluate(
 
     Args:
         command: what a person types to repeat this; it is recorded.
-        progress: hears how far it is.
+        progress: receives progress reports.
 
     Raises:
         ToolchainError: nothing can be built.
@@ -127,7 +127,7 @@ class Group:
         return nullcontext()
 
     def rest(self) -> None:
-        """Have idle processes give back what others may need. One that fails here fails when it is called."""
+        """Make idle processes release memory that others may need. One that fails here fails when it is called."""
         for entry in self._entries:
             if isinstance(entry.runner, Rests) and entry.alive:
                 with suppress(WorkerError):

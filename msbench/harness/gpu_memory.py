@@ -1,4 +1,4 @@
-"""Memory that runs out: a case that the device has no room for, and a version that takes what others need.
+"""Running out of memory: a case too large for the device, or a version that takes memory others need.
 
 CUDA has no limit on what a process allocates. A version may allocate nothing at all (the contract), and one that does so
 openly is refused by what it links; ``MemoryWatch`` is for those that do it otherwise, and for vendor libraries.
@@ -37,7 +37,7 @@ class MemoryWatch:
     """Looks at the device while a worker is at work, so that what fills it is ended and named before others find none.
 
     ``memory`` gives its (free, all) bytes, ``processes`` what each process has, by its id; both None where NVML does not
-    tell. Inside a container NVML may know processes by other ids; then whoever was at work while memory ran out is meant.
+    tell. Inside a container NVML may know processes by other ids; then the process at work while memory ran out is blamed.
     """
 
     memory: Callable[[], tuple[int, int] | None]

@@ -1,4 +1,4 @@
-"""The stage that measures: versions against each other, case by case, in as many sittings as it takes."""
+"""The stage that measures: versions against each other, case by case, in as many sessions as needed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from msbench.statistics import median
 def measure(
     executor: Executor, op: Operator, precision: Precision, plan: Plan, entries: Sequence[Entry], progress: Progress
 ) -> None:
-    """Measure the versions that are alive against each other, on each case of the plan; what fails stops there.
+    """Measure the versions still alive against each other, on each case of the plan; one that fails stops there.
 
-    The first sitting is in the processes in which they were checked, as far as there are any.
+    The first session uses the processes in which they were checked, where those still exist.
     """
     progress.started(f"measuring {op.name}/{precision}")
     cases = sorted(plan.cases, key=lambda case: work(op, case))
@@ -51,12 +51,12 @@ def measure(
 
 
 def _in_all(sat: Sequence[dict[int, Measurement]]) -> list[int]:
-    """Who took part in all sittings."""
+    """The versions that took part in all sessions."""
     return [number for number in sat[0] if all(number in part for part in sat)]
 
 
 def _whole(sat: Sequence[dict[int, Measurement]]) -> list[list[Measurement]]:
-    """The sittings of those who took part in all."""
+    """The sessions of the versions that took part in all."""
     return [[part[number] for number in _in_all(sat)] for part in sat]
 
 

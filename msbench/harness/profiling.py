@@ -1,4 +1,4 @@
-"""The stage that profiles: which versions, on which cases. What a profile says is in profile.py."""
+"""The stage that profiles: which versions, on which cases. gpu/profile/ interprets profiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pipeline asks of an executor, and what its caller asks of the pipeline.
+"""The interfaces between the pipeline, its executors and its callers.
 
 An executor is a module in ``msbench/executors/`` with a one-line docstring and ``create(options: executors.Options) -> Executor``.
 """
@@ -36,11 +36,11 @@ class Plan:
     ``cases`` are checked and measured. ``heldout`` further cases, drawn from ``seed``, are only checked (``full``).
     ``time_budget_s`` and ``half_width`` are the measurement's two ways to stop, for each case: the time that a group of
     candidates may take, and the relative half-width of the 95 % interval that is narrow enough for ratios near 1. Cases are measured
-    ``sittings`` times, each time with new processes, long ones less often (``sittings.number_of``), and with ``settle`` as many
-    more times as it takes to know their ratios (``sittings.number_needed``). ``whole_calls``: a time is
+    in ``sittings`` sessions, each with new processes, long ones in fewer (``sessions.number_of``), and with ``settle`` in as
+    many more as it takes to know their ratios (``sessions.number_needed``). ``whole_calls``: a time is
     that of a call from an idle device to an idle device, on the host's clock, whatever the call does in between.
     ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
-    ``profile_fastest``: of the versions only the one that is fastest on that case.
+    ``profile_fastest``: profile only the version that is fastest on that case.
     ``trusted``: naive kernels and libraries among the versions are those of ``kernels/``, so that of these what finds cheating is tried on the cheapest cases only,
     misaligned arrays on those and on hidden sizes, and of the outputs of a timed batch those of one input set are compared.
     ``recorded_with``: an executor that remembers recalls what was measured together with this stored evaluation, where there is a choice.
@@ -64,7 +64,7 @@ class Plan:
 
 
 class Progress(Protocol):
-    """Hears how far an evaluation is; called from one thread."""
+    """Receives an evaluation's progress; called from one thread."""
 
     def started(self, text: str) -> None:
         """A stage begins: ``"checking rms_norm/fp32"``."""
@@ -74,14 +74,14 @@ class Progress(Protocol):
 
 
 class Runner(Protocol):
-    """One candidate, loaded in a process of its own."""
+    """One candidate, loaded in its own process."""
 
     candidate: Candidate
 
     def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         """Call the launcher once on the arena's arrays, workspace included, and wait until its work is done.
 
-        ``fresh``: overwrite the workspace first; otherwise it holds what the launch before has left.
+        ``fresh``: overwrite the workspace first; otherwise it holds what the previous launch left.
 
         Raises:
             LaunchFailed: it returned an error (or the device reported one). WorkerError's ``kind`` may be any
@@ -91,12 +91,12 @@ class Runner(Protocol):
         """
 
     def close(self) -> None:
-        """End the process; harmless when repeated."""
+        """End the process; may be called again."""
 
 
 @runtime_checkable
 class Records(Protocol):
-    """A runner that does not call the launcher: it records what that puts into its stream, and plays it.
+    """A runner that records what the launcher enqueues on its stream, and replays that.
 
     ``recorded``: of the latest call its case, what it was in words (``"2 kernels, 1 memset"``), and its operations.
     """
@@ -125,7 +125,7 @@ class Prepares(Protocol):
     """A runner of a library that may prepare for what is about to be timed."""
 
     def untimed_ns(self) -> float:
-        """What preparing for the arrays of the last call took, 0 if it does not.
+        """How long preparing for the last call's arrays took; 0 without preparation.
 
         Raises what ``Runner.launch`` raises.
         """
@@ -148,7 +148,7 @@ class Executor(Protocol):
         """What runs the kernels (or ran them, see ``Remembers``)."""
 
     def ceilings(self) -> Ceilings | None:
-        """What the device was measured to reach; None where it has no times."""
+        """The device's measured ceilings; None if it has no times."""
 
     def build(self, op: Operator, candidate: Candidate) -> BuildResult:
         """Compile; called from several threads. A bad kernel is a ``BuildResult.failure``, never an exception.
@@ -194,7 +194,7 @@ class Executor(Protocol):
 
 @runtime_checkable
 class Foresees(Protocol):
-    """An executor that makes ready for a candidate while that is still compiled."""
+    """An executor that prepares for a candidate while it is still being compiled."""
 
     def foreseeing(self, op: Operator, candidates: Sequence[Candidate]) -> AbstractContextManager[object]:
         """Inside, each is made ready for one ``open``; what is not used by the end is dropped."""

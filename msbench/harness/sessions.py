@@ -1,7 +1,7 @@
-"""Joins what several sittings measured: the same versions on the same case, each time in new processes.
+"""Joins the measurements of several sessions: the same versions on the same case, each time in new processes.
 
 How long a kernel takes differs a little from process to process, and stays so for the life of the process. More rounds
-don't make that smaller, and no interval from one sitting shows it; several sittings do both.
+don't reduce that, and no interval from one session shows it; several sessions do both.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ LONG_NS = 2e7
 """A case on which all are slower than that, and some slower than this, is measured once: more would take long, and tell little."""
 
 FEW = 4
-"""Any other case has no more sittings than this."""
+"""The most sessions for any other case."""
 
 SETTLED = 0.007
 """Half of a ratio's 95 % interval that is narrow enough near 1: identical versions are then told to be so, to a hundredth."""
 
 MOST = 4
-"""A case has no more than so many times the sittings that were asked for."""
+"""A case has at most this many times the requested sessions."""
 
 
 def number_of(times_ns: Sequence[float], most: int) -> int:
-    """In how many sittings versions that take so long are measured, out of so many at the most."""
+    """The number of sessions for versions that take this long, at most the given number."""
     if not times_ns or (min(times_ns) >= SHORT_NS and max(times_ns) >= LONG_NS):
         return 1
     return most if min(times_ns) < SHORT_NS else min(most, FEW)
 
 
 def number_for(measurements: Sequence[Measurement], most: int) -> int:
-    """In how many sittings a group is measured that was measured once."""
+    """The number of sessions for a group that was measured once."""
     return number_of([time for time in map(_time_ns, measurements) if time is not None], most)
 
 
 def number_needed(sittings: Sequence[Sequence[Measurement]]) -> int:
-    """In how many sittings, these included, a group's ratios to its fastest version will be settled; no more than ``MOST`` times these.
+    """The number of sessions, these included, that settles a group's ratios to its fastest version; at most ``MOST`` times these.
 
-    The versions' needs are averaged, since what a few sittings tell of each varies much.
+    The versions' needs are averaged, since estimates from a few sessions vary a lot.
     """
     number = len(sittings)
     timed = [one for one in _side_by_side(sittings) if not one.failure and _time_ns(one) is not None]
@@ -58,7 +58,7 @@ def number_needed(sittings: Sequence[Sequence[Measurement]]) -> int:
 
 
 def join(sittings: Sequence[Sequence[Measurement]], half_width: float) -> list[Measurement]:
-    """One measurement a version from those of its sittings, each in the same order; they become one group."""
+    """One measurement per version from those of its sessions, each in the same order; they become one group."""
     return list(sittings[0]) if len(sittings) == 1 else _judged(_side_by_side(sittings), half_width)
 
 
@@ -86,14 +86,14 @@ def _joined(parts: Sequence[Measurement], rounds: int) -> Measurement:
 
 
 def _disturbances(notes: Sequence[str | None]) -> str | None:
-    """What disturbed which sitting; None where that is not known of any."""
+    """What disturbed which session; None if nothing is known."""
     if all(note is None for note in notes):
         return None
     return "; ".join(f"session {number} of {len(notes)}: {note}" for number, note in enumerate(notes, 1) if note)
 
 
 def _judged(group: list[Measurement], half_width: float) -> list[Measurement]:
-    """As within one sitting: who is noisy is whose ratio to the fastest is not known well enough."""
+    """As within one session: a version is noisy if its ratio to the fastest is not known well enough."""
     timed = [one for one in group if not one.failure and _time_ns(one) is not None]
     if len(timed) < 2:
         return group

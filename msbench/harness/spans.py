@@ -1,8 +1,8 @@
 """Where the time of one group of versions goes: named stages on the way from source to stored verdict.
 
-A stage is marked where the work is done, with ``with span("inputs"):``. That costs nothing until somebody listens: a
+A stage is marked where the work is done, with ``with span("inputs"):``. That costs nothing unless someone listens: a
 thread records while it is inside ``Spans.recording``. Stages nest, and each is charged only with what none within it
-took, so that the stages of a group add up to its time. What runs on the device by itself is charged to whoever waits
+took, so that the stages of a group add up to its time. Asynchronous device work is charged to the stage that waits
 for it.
 """
 
@@ -63,7 +63,7 @@ class Spans:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """What this thread does meanwhile is the group's own."""
+        """Record what this thread does inside as the group's own work."""
         with self._noted(), _Open(self, OTHER, None, self._clock) as stage:
             if self.taken_up is None:
                 self.taken_up = stage.start
@@ -71,7 +71,7 @@ class Spans:
 
     @contextmanager
     def alongside(self) -> Iterator[None]:
-        """What this thread does meanwhile is done for the group, which need not wait for it."""
+        """Record what this thread does inside as work for the group that it need not wait for."""
         start = self._clock()
         with self._noted():
             try:

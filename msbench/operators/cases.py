@@ -1,4 +1,4 @@
-"""Which cases a command runs: the declared ones by split or id, and held-out ones drawn from the dimensions' ranges."""
+"""Selects a command's cases: declared ones by split or id, and held-out ones drawn from the dimensions' ranges."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def entry(op: Operator, candidate: Candidate) -> Entry:
 def header(op: Operator, precision: Precision, with_bf16: bool = True) -> str:
     """The text of ``<operator>.h`` for one precision.
 
-    ``with_bf16``: includes cuda_bf16.h, which takes long to compile; msbench.cuh has bf16 then, too.
+    ``with_bf16``: includes cuda_bf16.h, which is slow to compile; msbench.cuh has bf16 then, too.
     """
     guard = f"MSBENCH_{op.name.upper()}_H"
     arrays = [*op.inputs_, *op.outputs]

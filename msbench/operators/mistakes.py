@@ -1,4 +1,4 @@
-"""Mistakes that kernels of many operators make, as edits of a naive kernel: mutants for ``mutants.py`` files.
+"""Mistakes common to many operators, as edits of a naive kernel: mutants for ``mutants.py`` files.
 
 Those that are wrong from a size on are so from ``LARGE`` elements on, which is small enough for a processor to try.
 """

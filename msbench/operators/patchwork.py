@@ -1,4 +1,4 @@
-"""Inputs in patches: each row, column or tile of an array draws its own kind, so that no sample of it tells what else is there.
+"""Inputs in patches: each row, column or tile of an array draws its own kind, so that no sample of it reveals the rest.
 
 A kernel may look at a few places of its input, or know the timed one, and choose a way that is right for such numbers only.
 Where neighbouring patches hold numbers of every kind (``patchwork``), or one patch of each kind lies somewhere among uniform

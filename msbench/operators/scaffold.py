@@ -1,4 +1,4 @@
-"""A first operator that runs: what ``msbench new-op`` writes."""
+"""A working template of an operator: what ``msbench new-op`` writes."""
 
 from __future__ import annotations
 

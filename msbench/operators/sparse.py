@@ -1,4 +1,4 @@
-"""What the sparse operators share: matrices in four formats, the reference, its bound, and the matrices that are drawn.
+"""Shared by the sparse operators: matrices in four formats, the reference, its bound, and random matrices.
 
 A format is turned into a list of entries (row, column, value), on which a product A·x or A·X is computed in float64 in
 whatever order the entries have. Duplicate coordinates add up. Arrays are NumPy's or CuPy's; ``xp`` is their module.

@@ -1,4 +1,4 @@
-"""Says what is wrong with an operator's spec, by field, before anything runs on it.
+"""Validates an operator's spec, field by field, before anything runs on it.
 
 A spec may be a stranger's file: nothing is assumed about the types of what it declares.
 """

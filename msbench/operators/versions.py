@@ -1,4 +1,4 @@
-"""The versions of a task that lie in an operator's folder: naive, library baselines, the best known."""
+"""The versions of a task in an operator's folder: naive, library baselines, the best known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Begins a run, or takes up a stored one."""
+"""Starts a run, or resumes a stored one."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def start(
     recording = provider.recording(task.id)
     if recording is not None and recording.strategy != strategy.name:
         raise MsbenchError(
-            f"Run {recording.id[:12]} was recorded with the strategy {recording.strategy}, and its answers are to that one's "
-            f"prompts: leave out --strategy {strategy.name}."
+            f"Run {recording.id[:12]} was recorded with the strategy {recording.strategy}, and its answers only fit that "
+            f"one's prompts: leave out --strategy {strategy.name}."
         )
     provider.begin(run_id, task.id, ())
     device = executor.device()
@@ -74,13 +74,13 @@ def reopen(
         if given != stored:
             given = f"{device.name} with driver {device.driver}" if what == "device" else given
             raise MsbenchError(
-                f"Run {row.id[:12]} was begun on another {what}, not {given}: go on with that one, or start a new run."
+                f"Run {row.id[:12]} was begun on another {what}, not {given}: use that one, or start a new run."
             )
     journal = Journal(store, readers, row, task.operator)
     provider.begin(row.id, task.id, journal.calls)
     if provider.model != row.model:
         raise MsbenchError(
-            f"Run {row.id[:12]} was begun with the model {row.model!r}, not {provider.model!r}: go on with that one, or start "
+            f"Run {row.id[:12]} was begun with the model {row.model!r}, not {provider.model!r}: use that one, or start "
             "a new run."
         )
     settings = Settings.read(row.settings)

@@ -26,8 +26,8 @@ def write_best(store: Store, run_id: str, folder: Path) -> Path:
         raise MsbenchError(f"Run {run.id[:12]} found nothing better than the naive kernel of {run.task_id}.")
     if not proven(store, run, best.id):
         raise MsbenchError(
-            f"Version {best.id[:12]} of run {run.id[:12]} has passed no hidden cases but those that the run used: resume the "
-            "run with more of what it lacks, so that it can check them."
+            f"Version {best.id[:12]} of run {run.id[:12]} has passed only hidden cases that the run used: resume the "
+            "run with a larger budget, so that it can check others."
         )
     path = folder / best.operator / "best" / f"{best.precision}.cu"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Gathers what the agents are told from the run's journal, the operator and the device."""
+"""Gathers the agents' briefings from the run's journal, the operator and the device."""
 
 from __future__ import annotations
 

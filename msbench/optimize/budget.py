@@ -1,7 +1,7 @@
-"""What a run may spend, and what it has spent. Everything is reserved before it is dispatched, so that a limit is kept, not noticed.
+"""What a run may spend and has spent. Everything is reserved before it is dispatched, so that limits are never exceeded.
 
-Each request to a provider and each evaluation is a row that is stored before it begins. What came of it replaces what was
-reserved; where nothing came, or nobody knows, what was reserved counts.
+Each request to a provider and each evaluation is a row that is stored before it begins. Its actual cost replaces what was
+reserved; if that is unknown, the reserved amount counts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Budget:
 class Spend:
     """What a run has spent. The kinds of tokens are those that are known; ``tokens`` has what was reserved for the others.
 
-    ``unknown``: requests of which nobody said what they cost.
+    ``unknown``: requests whose cost is unknown.
     """
 
     cost_usd: float = 0.0
@@ -86,7 +86,7 @@ class Ledger:
         save: Callable[[LedgerRow], None] = lambda row: None,
         drop: Callable[[LedgerRow], None] = lambda row: None,
     ) -> None:
-        """Go on from the stored ``rows``. What was under way when the process ended is unknown from now on.
+        """Continue from the stored ``rows``. What was in progress when the process ended is unknown from now on.
 
         Args:
             spent: as the run's row has it. A run without rows has spent it before there were any.
@@ -169,7 +169,7 @@ class Ledger:
         return longest
 
     def settle_request(self, row: LedgerRow, reply: Reply | None, note: str, sent: bool, seconds: float) -> None:
-        """What became of a request. Without a reply's counts, or with impossible ones, what was reserved counts."""
+        """Settle a request. Without a reply's counts, or with impossible ones, the reserved amount counts."""
         with self._lock:
             if not sent:
                 self._rows.remove(row)
@@ -214,7 +214,7 @@ class Ledger:
 
     @property
     def spend(self) -> Spend:
-        """What is spent, by the rows; what is under way counts as what is reserved for it."""
+        """What is spent, by the rows; for work in progress the reserved amount counts."""
         with self._lock:
             total = Spend(**asdict(self._earlier))
             for row in self._rows:

@@ -50,8 +50,8 @@ def speedups(by_case: Mapping[str, Logs]) -> dict[str, Ratio]:
 
 
 def overall(by_case: Mapping[str, Logs]) -> Ratio:
-    """The geometric mean of the speed-ups on these cases, of which there is one at least."""
-    return Ratio(*bootstrap_geometric_mean(list(by_case.values())))
+    """The geometric mean of the speed-ups on these cases, of which there is one at least; their order does not matter."""
+    return Ratio(*bootstrap_geometric_mean([logs for _, logs in sorted(by_case.items())]))
 
 
 def score(by_case: Mapping[str, Logs], cases: Sequence[Case]) -> float | None:

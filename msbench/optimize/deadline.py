@@ -1,4 +1,4 @@
-"""What a run's evaluations tell of how far they are: nothing of hidden cases, and nothing more once the time is up."""
+"""Progress of a run's evaluations: reveals nothing of hidden cases, and stops them once the time is up."""
 
 from __future__ import annotations
 

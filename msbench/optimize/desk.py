@@ -1,4 +1,4 @@
-"""What a strategy's draft is given to work with: the language model, the versions that are known, and the engine's tools."""
+"""What a strategy's draft works with: the language model, the known versions, and the engine's tools."""
 
 from __future__ import annotations
 

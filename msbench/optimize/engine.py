@@ -50,7 +50,7 @@ REPAIRS_A_ROUND = 4
 
 @dataclass(frozen=True)
 class Event:
-    """Something to show whoever watches ``run``. ``kind``: started, resumed, asked, invited, answered, evaluated, step, ended."""
+    """Something that happened in a run, for display. ``kind``: started, resumed, asked, invited, answered, evaluated, step, ended."""
 
     run: str
     kind: str
@@ -100,14 +100,14 @@ def optimize(
     """Make a task's kernel faster, step by step; every step is committed to ``store`` before the next begins.
 
     Args:
-        readers: everything else that is known; companions of recorded measurements are looked up there too.
+        readers: all other databases; companions of recorded measurements are looked up there too.
         plan: which cases are checked and measured, and how. Needed for a new run; a resumed one keeps its own.
         rounds: proposals, repairs not counted. A resumed run keeps its number unless one is given.
         max_tokens: the longest answer that is asked for; None leaves it to the model, as far as the budget allows.
-        resume: the run to go on with (its id or a unique beginning).
+        resume: the run to continue (its id or a unique prefix).
         command: what a person types to repeat this.
-        progress: hears how far an evaluation is.
-        watch: hears of calls, evaluations and outcomes.
+        progress: receives an evaluation's progress.
+        watch: receives calls, evaluations and outcomes.
         evaluates: in place of ``harness.evaluate.evaluate``, where many runs share a device.
         settings: in place of ``plan``, ``rounds`` and ``max_tokens``.
 
@@ -204,7 +204,7 @@ class _Engine:
             return "stopped", str(error)
 
     def _prove(self) -> str:
-        """See that the best version passes hidden cases that no step used; one that fails is not the best."""
+        """Check the best version on hidden cases that no step used; one that fails is not the best."""
         notes = []
         while self._journal.steps:
             best = self._journal.history().best
@@ -286,7 +286,7 @@ class _Engine:
         evaluation = self._journal.evaluation(evaluation_id)
         if evaluation.status not in USABLE:
             raise MsbenchError(
-                f"The naive kernel of {self._task.id} is the yardstick, and it fails: "
+                f"The naive kernel of {self._task.id} is the reference, and it fails: "
                 f"{failure_text(self._told(evaluation))} "
                 f"See `msbench eval` of {self._task.operator.folder}/naive.cu."
             )
@@ -321,7 +321,7 @@ class _Engine:
         self._commit(started, [step])
 
     def _generation(self, number: int, history: History, proposals: Sequence[Proposal]) -> None:
-        """The steps of what a strategy proposed together: drafted side by side, measured in one group, committed as one."""
+        """The steps that a strategy proposed together: drafted concurrently, measured in one group, committed as one."""
         started = now()
         steps: list[_Drafted] = []
         further: list[tuple[Proposal, Draft]] = []

@@ -1,4 +1,4 @@
-"""What one run has evaluated: its yardsticks, its drafts rung by rung, profiles; all on its ledger.
+"""Evaluates for one run: its references, its drafts rung by rung, profiles; all on its ledger.
 
 All checks of a step draw their hidden cases by a seed of the step's own, the proof of the best version by one that no step has.
 What checks no hidden cases (screening, profiles, trials) has the run's seed, which therefore proves nothing.
@@ -69,7 +69,7 @@ class Evaluating:
         self._screening = rungs.screening(task.operator, task.precision, plan, self._ceilings)
 
     def baseline(self, candidates: Sequence[Candidate]) -> str:
-        """The yardsticks against each other; returns the id of the last one's evaluation."""
+        """The references against each other; returns the id of the last one's evaluation."""
         results = self._group(0, "full", candidates, self._plan_of_step(0))
         ids = self._store(results)
         self._tell("evaluated", results[-1].status.value, 0)

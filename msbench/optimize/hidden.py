@@ -1,4 +1,4 @@
-"""What a run may tell of hidden cases: what kind of case failed and how badly, never its sizes, its seed or its values.
+"""What a run may reveal of hidden cases: what kind of case failed and how badly, never its sizes, its seed or its values.
 
 A repair that special-cases one hidden size would pass as long as that size stays the same. So agents, lessons and whoever
 watches hear of properties only, and each step of a run draws its own hidden cases.

@@ -1,4 +1,4 @@
-"""A run as it is stored. The engine decides on what it reads here, so a resumed run sees what the first one saw."""
+"""A run as stored. The engine decides only by what it reads here, so a resumed run sees what the original saw."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Journal:
         return self._candidates[version_id]
 
     def version(self, version_id: str) -> Candidate:
-        """Any version that the databases know, by its id or the beginning of it.
+        """Any version in the databases, by its id or a prefix of it.
 
         Raises:
             UnknownNameError: none does.

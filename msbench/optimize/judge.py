@@ -1,4 +1,4 @@
-"""What a step came to: its outcome, whether its hypothesis held, and the lesson, in one sentence each."""
+"""Judges a step: its outcome, whether its hypothesis held, and the lesson, in one sentence each."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def judge(
         evaluation: of the draft.
         speedup: the draft's, over naive; None if it was not measured on every case.
         over_best: the draft's, over the best version before it.
-        over_parent: the draft's, over the version that it was predicted to beat; the best version, more often than not.
+        over_parent: the draft's, over the version that it was predicted to beat; usually the best version.
         predicted: the predicted speed-up over that one.
         screened: whether these are the few cases of the screening, on which it was clearly slower than its parent.
     """

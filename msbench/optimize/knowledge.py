@@ -1,4 +1,4 @@
-"""What the databases know of tasks like this one: gains that were measured, and what was tried in vain."""
+"""What the databases know from similar tasks: measured gains, and failed attempts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST = 400
 
 
 def gather(store: Store, task: Task) -> tuple[str, ...]:
-    """One line a step of another task of the same scenario, each with its version's id: gains first, then failures.
+    """One line per step of other tasks of the same scenario, each with its version's id: gains first, then failures.
 
     The same operator in another precision comes before other operators; of equals the larger gain.
     """

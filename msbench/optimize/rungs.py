@@ -1,4 +1,4 @@
-"""The rungs that a draft climbs: the least that shows it to be wrong or slow comes first.
+"""The rungs that a draft climbs: the cheapest tests that show it to be wrong or slow come first.
 
 1. **build** and screen of the source;
 2. **screening**: quick checks of a few cases, one of each regime and an odd one, and a quick time beside the parent;
@@ -45,7 +45,7 @@ def regimes(op: Operator, precision: Precision, cases: tuple[Case, ...], ceiling
 
 
 def screening(op: Operator, precision: Precision, plan: Plan, ceilings: Ceilings | None) -> Plan | None:
-    """What a draft has to stand before all is checked and measured; None where that would be no less."""
+    """What a draft must pass before the full check and measurement; None if that would be no cheaper."""
     by_work = sorted(plan.cases, key=lambda case: work(op, case))
     odd = [case for case in by_work if case.split is Split.ODD][:1]
     cases = tuple(dict.fromkeys((*by_work[:1], *odd, *regimes(op, precision, plan.cases, ceilings))))
@@ -74,5 +74,5 @@ def profiling(op: Operator, precision: Precision, plan: Plan, ceilings: Ceilings
 
 
 def device_seconds(evaluation: Evaluation) -> float:
-    """What an evaluation took but for the compiler."""
+    """An evaluation's time without the compiler's."""
     return max(0.0, evaluation.seconds - (evaluation.build.seconds if evaluation.build else 0.0))

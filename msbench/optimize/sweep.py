@@ -1,4 +1,4 @@
-"""Tunes the constants that a kernel declares (``msbench.tuning``) by measuring its points beside it: no model is asked."""
+"""Tunes the constants that a kernel declares (``msbench.tuning``) by measuring its points against it, without a model."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from msbench.spec import Operator
 from msbench.tuning import Point, Tunable
 
 EXHAUSTIVE = 64
-"""Up to so many points all are measured, else so many are chosen."""
+"""Up to this many points all are measured, else this many are chosen."""
 
 GROUP = 7
-"""So many points are measured in one group, beside the source as it is."""
+"""Points measured in one group, together with the original source."""
 
 Store = Callable[[Sequence[Evaluation]], object]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One point: how many times as fast as the source as it is, or what was wrong with it."""
+    """One point: its speed-up over the original source, or what was wrong with it."""
 
     point: Point
     version: str
@@ -40,7 +40,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Swept:
-    """What came of a sweep: every point that was measured, the fastest first, and the winner, if the source as it is was beaten.
+    """A sweep's result: every measured point, the fastest first, and the winner, if one beat the original source.
 
     ``confirmed``: the winner's ratio on all cases, after all checks.
     """
@@ -72,8 +72,8 @@ def sweep(
     """Measure the points of a kernel's constants on one case of each regime, and the best of them on all cases of the plan.
 
     Args:
-        store: is given each group's evaluations as soon as they are there.
-        number: how many points are measured where there are more.
+        store: receives each group's evaluations as soon as they are done.
+        number: how many points to measure if there are more.
 
     Raises:
         MsbenchError: nothing is declared, the declaration is wrong, or this executor measures nothing.
@@ -81,7 +81,7 @@ def sweep(
     space = tuning.tunables(candidate.source)
     if not space:
         raise MsbenchError(
-            "The source declares no constants: `// tune: TILE = 64 | 128 | 256` does (docs/contract.md)."
+            "The source declares no constants: add one, such as `// tune: TILE = 64 | 128 | 256` (docs/contract.md)."
         )
     if not executor.measures:
         raise MsbenchError("A sweep needs times: use --executor cuda on a machine with a GPU.")
@@ -154,8 +154,8 @@ class _Chosen:
             optuna = import_module("optuna")
         except ImportError as error:
             raise MsbenchError(
-                f"There are {tuning.size(space)} points, more than the {number} that are all tried: install optuna, which "
-                "chooses (`pip install 'mskernelbench[sweep]'`), declare fewer values, or raise --points."
+                f"There are {tuning.size(space)} points, more than {number}: install optuna to choose "
+                "among them (`pip install 'mskernelbench[sweep]'`), declare fewer values, or raise --points."
             ) from error
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         sampler = optuna.samplers.TPESampler(seed=seed % 2**32, constant_liar=True)

@@ -1,8 +1,8 @@
-"""Many runs at once on one device: each has a thread of its own, and what they want evaluated is gathered into batches.
+"""Many runs at once on one device: each has its own thread, and their evaluations are gathered into batches.
 
-A language model thinks while kernels are compiled and others are measured. The device is worked with by one thread, the one that
-calls ``serve``, as ``bench`` does it: builds overlap, checks go side by side, measurements one by one. It is held (and locked
-for others) from the first group of a batch until nobody waits for it any more.
+Language models think while kernels are compiled and others are measured. One thread works with the device, the one that
+calls ``serve``, like ``bench``: builds and checks overlap, measurements run one by one. The device is locked
+from the first group of a batch until no run waits for it any more.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ class _Batch:
 
 
 class Together:
-    """Runs side by side.
+    """Concurrent runs.
 
     Args:
-        opened: makes the executor that does the work, each time that the device is taken anew.
+        opened: makes the executor that does the work, each time the device is acquired.
         lockstep: evaluate only when every run waits for it (or has ended): one batch for all of them.
-        progress: hears how far a batch is.
+        progress: receives a batch's progress.
     """
 
     def __init__(
@@ -134,11 +134,11 @@ class Together:
     # ------------------------------------------------------------------ the device's side
 
     def run(self, runs: Sequence[tuple[str, Run]], limit: int | None = None) -> list[Ended]:
-        """Have all runs go on until each has ended, and do what they ask for; returns how each ended, in their order.
+        """Run all until each has ended, evaluating what they ask for; returns how each ended, in their order.
 
         Args:
             runs: each with its task's name.
-            limit: so many at a time; all by default.
+            limit: how many at a time; all by default.
 
         Raises:
             KeyboardInterrupt: as it came; the runs that wait for an evaluation are stopped.
@@ -194,7 +194,7 @@ class Together:
                     self._waiting.append(asked)
 
     def _ready(self, at_once: int) -> bool:
-        """Whether to begin: with whoever waits, or, in lockstep, when nobody else is going to."""
+        """Whether to begin: with those waiting, or, in lockstep, once no other will wait."""
         self._waiting = [one for one in self._waiting if not one.result.cancelled()]
         number = len(self._waiting)
         return bool(number) and (not self._lockstep or number >= min(self._running, at_once))

@@ -28,7 +28,7 @@ class Provider(ABC):
     free: bool = False
 
     def begin(self, run_id: str, task_id: str, answered: Sequence[CallRow]) -> None:
-        """A run starts, or goes on after the calls that are already ``answered`` and stored."""
+        """A run starts, or continues after the calls that are already ``answered`` and stored."""
         return
 
     @abstractmethod
@@ -36,7 +36,7 @@ class Provider(ABC):
         """The answer to a conversation that ends with a user's message. ``agent`` is who asks, say ``"coder"``.
 
         Raises:
-            ReplyError: an answer came that holds nothing; the step fails, the run goes on.
+            ReplyError: the answer is empty; the step fails, the run continues.
             ProviderUnavailable: no answer can be had; the run stops and can be resumed.
             WaitingForAnswer: a person has not answered yet; the run waits and can be resumed.
             RecordingEnded: a recording has no further answer; the run finishes with what it has.
@@ -47,13 +47,13 @@ class Provider(ABC):
         return None
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """Dollars that so many tokens cost; None where that is not known."""
+        """The cost of this many tokens in dollars; None if unknown."""
         return None
 
     def answer(self, place: str, agent: str, messages: Sequence[Message], limits: Limits) -> Reply:
         """``complete``, for who wants to know the ``place`` of the call in its run: ``"003"``, beside it ``"003b"``.
 
-        Called from several threads at once where drafts are made side by side. Raises what :meth:`complete` does.
+        Called from several threads at once if drafts are concurrent. Raises what :meth:`complete` does.
         """
         return self.complete(agent, messages, limits)
 
@@ -74,8 +74,8 @@ def names() -> tuple[str, ...]:
 def pick(name: str, **options: Any) -> Provider:
     """The provider called ``name``; ``auto`` is ``openai`` where a key or an endpoint is set, else ``replay``.
 
-    Options, of which each provider takes those it knows: ``model``; ``base_url``, ``price`` (dollars a million prompt
-    tokens, and a million completion tokens), ``timeout_s``, ``retries``; ``folder``, ``wait``; ``store``, ``run``.
+    Options, of which each provider takes those it knows: ``model``; ``base_url``, ``price`` (dollars per million prompt
+    tokens, and per million completion tokens), ``timeout_s``, ``retries``; ``folder``, ``wait``; ``store``, ``run``.
 
     Raises:
         UnknownNameError: there is no such provider.

@@ -1,4 +1,4 @@
-"""What tokens cost: by the prices that were given, else by the list in the package ``genai-prices``, else nobody knows."""
+"""What tokens cost: by the given prices, else by the package ``genai-prices``, else unknown."""
 
 from __future__ import annotations
 

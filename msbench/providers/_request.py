@@ -1,4 +1,4 @@
-"""Sends one request and brings back one body, within a time that holds whatever the other side does."""
+"""Sends one request and returns its body, within a time limit that holds whatever the endpoint does."""
 
 from __future__ import annotations
 

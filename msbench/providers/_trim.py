@@ -1,4 +1,4 @@
-"""Makes a prompt fit a small context window: what an agent can do without goes first."""
+"""Makes a prompt fit a small context window, dropping the least important parts first."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class ManualProvider(Provider):
         return Reply(_MARK.sub("", given, count=1), self.model, cost_usd=0.0)
 
     def invitation(self, agent: str, place: str = "") -> str:
-        """Which file to read and which to write, for whoever watches it wait."""
+        """Which file to read and which to write, shown while it waits."""
         if not self._wait:
             return ""
         prompt, answer = self._files(agent, place)
@@ -94,7 +94,7 @@ def _answered(path: Path, *, settled: bool) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write all of it or nothing: whoever watches the folder sees whole prompts."""
+    """Write atomically: watchers of the folder see only whole prompts."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(text, "utf-8")
@@ -123,4 +123,4 @@ def _set_aside(prompt: Path, answer: Path, text: str) -> str:
         return ""
     aside = answer.with_name(f"{answer.name}.to-{asked[1]}")
     answer.rename(aside)
-    return f"The answer in {answer.name} is to another version of its prompt, so it was set aside as {aside.name}. "
+    return f"The answer in {answer.name} answers another version of its prompt, so it was set aside as {aside.name}. "

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
 DEFAULT_MODEL = "gpt-5"
-"""The model at OpenAI's own endpoint, for whoever names none. Elsewhere it is the first that the endpoint lists."""
+"""The default model at OpenAI's own endpoint. Elsewhere it is the first that the endpoint lists."""
 
 _OPENAI = "api.openai.com"
 _LIST_S = 30.0  # an endpoint that can't list its models in this time won't answer a prompt either
@@ -223,7 +223,7 @@ class OpenAIProvider(Provider):
         if problem.status in (401, 403):
             return ProviderUnavailable(f"{here} refused the key: check OPENAI_API_KEY.")
         if problem.status == 404:
-            return ProviderUnavailable(f"{here} has no model {model!r}, or is no such endpoint: {said}")
+            return ProviderUnavailable(f"{here} has no model {model!r}, or is the wrong endpoint: {said}")
         if problem.status == 429:
             later = f" It asks to come back in {problem.wait_s:.0f} s: see --patience." if problem.wait_s else ""
             return ProviderUnavailable(f"{here} is overloaded, or a quota is spent: {said}.{later}")
@@ -258,7 +258,7 @@ class _Explained(AbstractContextManager[Any]):
         except openai.OpenAIError as error:
             raise Problem(f"can't be asked: {_short(error)}", sent=False, status=LASTING) from error
         except (ValueError, RuntimeError, OSError) as error:
-            raise Problem(f"answered what is no HTTP: {_short(error)}") from error
+            raise Problem(f"did not answer with HTTP: {_short(error)}") from error
 
     def __exit__(self, *details: Any) -> None:
         self._opened.__exit__(*details)

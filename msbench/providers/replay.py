@@ -1,4 +1,4 @@
-"""Gives the answers of a recorded run again: deterministic, without a key, without a network."""
+"""Replays the answers of a recorded run: deterministic, without a key or a network."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ReplayProvider(Provider):
                 "or answer yourself with --provider manual."
             )
         if found.task_id != task_id:
-            raise ProviderUnavailable(f"Run {found.id} is of {found.task_id}, not of {task_id}: choose another.")
+            raise ProviderUnavailable(f"Run {found.id} is for {found.task_id}, not {task_id}: choose another.")
         return found
 
     def begin(self, run_id: str, task_id: str, answered: Sequence[CallRow]) -> None:
@@ -96,11 +96,11 @@ class ReplayProvider(Provider):
         left = [call for call in self._unused if call.row.agent == agent]
         if not left:
             raise RecordingDiffers(
-                f"The {agent} is asked here, and {where} has no further answer to it: what was evaluated, msbench's texts or its "
-                "settings are not those of the recording."
+                f"The {agent} is asked here, but {where} has no further answer: the evaluations, msbench's texts or its "
+                "settings differ from the recording."
             )
         raise RecordingDiffers(
-            f"The {agent}'s prompt is none of those that {where} has answers to. It differs from the next one so "
+            f"{where} has no answer to the {agent}'s prompt, which differs from the next one as follows "
             f"(- recorded, + now):\n{_difference(left[0], messages)}"
         )
 

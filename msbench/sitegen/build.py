@@ -96,7 +96,7 @@ def build(
                 replace_folder(fresh, out)
     except OSError as error:
         raise MsbenchError(
-            f"The site can't be written to {out} ({_reason(error)}): make room there, or choose another folder with --out."
+            f"The site can't be written to {out} ({_reason(error)}): free some space, or choose another folder with --out."
         ) from error
     return Summary(out, pages, len(files), size)
 
@@ -129,7 +129,7 @@ def _replace_own(fresh: Path, out: Path, old: set[str], new: set[str], foreign: 
     taken = sorted(foreign & new)
     if taken:
         raise MsbenchError(
-            f"{out} holds {taken[0]}, which msbench did not build and a page would replace: move it away, or choose another "
+            f"{out} holds {taken[0]}, which msbench did not build and a page would overwrite: move it away, or choose another "
             "folder with --out."
         )
     _mark(out, old | new)
@@ -160,8 +160,10 @@ def _own(out: Path) -> set[str]:
         )
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return set()
-    what = "is no folder" if not out.is_dir() else f"holds files, but no site that msbench built (it has no {MARKER})"
-    raise MsbenchError(f"{out} {what}, so it is left alone: choose another folder with --out, or empty that one.")
+    what = (
+        "is not a folder" if not out.is_dir() else f"holds files, but no site that msbench built (it has no {MARKER})"
+    )
+    raise MsbenchError(f"{out} {what}, so nothing was written: choose another folder with --out, or empty this one.")
 
 
 def _write(site: Site, folder: Path, repository: str | None, progress: Progress | None) -> int:
@@ -178,7 +180,7 @@ def _write(site: Site, folder: Path, repository: str | None, progress: Progress 
         for item in _items(module, site):
             target = folder / item.path
             if target.exists():
-                raise MsbenchError(f"Two pages want to be {item.path}: one of them is from {module.__name__}.")
+                raise MsbenchError(f"Two pages have the path {item.path}; one is from {module.__name__}.")
             target.parent.mkdir(parents=True, exist_ok=True)
             if isinstance(item, Page):
                 pages += 1

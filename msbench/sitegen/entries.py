@@ -60,11 +60,11 @@ SHIPPED = "shipped as best"
 """What a version from ``best.cu`` is called that is not the best, or not any more."""
 
 WRITERS = {
-    Origin.NAIVE: "msbench, as the plain kernel of its operator",
+    Origin.NAIVE: "msbench, as the operator's naive kernel",
     Origin.LIBRARY: "msbench, as a launcher for the library’s call",
-    Origin.AGENT: "a language model, in a run that this database does not have",
-    Origin.EXPERT: "msbench, outside of a run: there is no conversation to show",
-    Origin.EXTERNAL: "somebody, as a file given to msbench eval",
+    Origin.AGENT: "a language model, in a run that is not in this database",
+    Origin.EXPERT: "msbench, outside a run: there is no conversation to show",
+    Origin.EXTERNAL: "a user, as a file given to msbench eval",
 }
 """Who wrote a version that came out of no run."""
 

@@ -35,10 +35,10 @@ def _pct(name: str, says: str) -> Meaning:
 
 _STALL = "smsp__average_warps_issue_stalled"
 _STALLS = {
-    "barrier": ("at a barrier", "__syncthreads: some warps of the block come late."),
+    "barrier": ("at a barrier", "the other warps of the block, at __syncthreads."),
     "branch_resolving": ("on a branch", "the target of a branch."),
-    "dispatch_stall": ("on dispatch", "the dispatcher, which holds the instruction back."),
-    "drain": ("on stores at the end", "their last stores to leave; many small stores at the kernel's end cause it."),
+    "dispatch_stall": ("on dispatch", "the dispatcher, which delays the instruction."),
+    "drain": ("on stores at the end", "their last stores to drain; many small stores at the kernel's end cause it."),
     "gmma": ("on the tensor cores", "a warpgroup matrix instruction."),
     "imc_miss": ("on constants", "the constant cache."),
     "lg_throttle": (
@@ -50,20 +50,20 @@ _STALLS = {
     "membar": ("on a memory fence", "a memory fence."),
     "mio_throttle": ("on the memory-I/O queue", "room in the queue of shared-memory and special instructions."),
     "no_instruction": ("on instructions", "the instruction cache, or after a jump."),
-    "not_selected": ("behind other warps", "their turn: another warp was issued, which is no loss."),
+    "not_selected": ("behind other warps", "their turn, as another warp was issued: no loss."),
     "short_scoreboard": ("on shared memory", "shared memory or the special-function unit."),
-    "sleeping": ("asleep", "the end of a sleep that they asked for."),
+    "sleeping": ("asleep", "the end of a __nanosleep."),
     "tex_throttle": ("on the texture queue", "room in the queue of texture instructions."),
-    "wait": ("on fixed latency", "the fixed latency of the instruction before."),
+    "wait": ("on fixed latency", "the fixed latency of the previous instruction."),
 }
 
 _KNOWN: dict[str, Meaning] = {
     # Nsight Compute: what the device counted
     "gpu__time_duration": Meaning("Time under the profiler", "One profiled launch; not a measurement.", fmt.time),
-    "sm__throughput": _pct("Busiest compute pipe", "Of its peak; from 60 % on the kernel is bound by arithmetic."),
+    "sm__throughput": _pct("Busiest compute pipe", "Of its peak; above 60 % the kernel is compute-bound."),
     "gpu__compute_memory_throughput": _pct("Busiest part of the memory system", "Of its peak, caches included."),
-    "gpu__dram_throughput": _pct("DRAM bandwidth in use", "Of its peak; from 60 % on the kernel is bound by memory."),
-    "dram__throughput": _pct("DRAM bandwidth in use", "Of its peak; from 60 % on the kernel is bound by memory."),
+    "gpu__dram_throughput": _pct("DRAM bandwidth in use", "Of its peak; above 60 % the kernel is memory-bound."),
+    "dram__throughput": _pct("DRAM bandwidth in use", "Of its peak; above 60 % the kernel is memory-bound."),
     "dram__bytes_read": Meaning(
         "Bytes read from DRAM", "Above the inputs' size, data is read more than once.", fmt.size
     ),
@@ -71,7 +71,7 @@ _KNOWN: dict[str, Meaning] = {
         "Bytes written to DRAM", "Above the outputs' size, lines are written twice.", fmt.size
     ),
     "lts__t_sectors_op_write": Meaning(
-        "Sectors written to L2", "32 bytes each. What is still in L2 at the end is not among DRAM's bytes.", fmt.count
+        "Sectors written to L2", "32 bytes each. Data still in L2 at the end is not counted in DRAM bytes.", fmt.count
     ),
     "smsp__sass_thread_inst_executed_op_fadd_pred_on": Meaning("fp32 additions", "By all threads.", fmt.count),
     "smsp__sass_thread_inst_executed_op_fmul_pred_on": Meaning("fp32 multiplications", "By all threads.", fmt.count),
@@ -82,16 +82,20 @@ _KNOWN: dict[str, Meaning] = {
     "l1tex__throughput": _pct("L1 in use", "Of the peak of L1 and shared memory."),
     "lts__t_sector_hit_rate": _pct("L2 hit rate", "Sectors found in L2 instead of DRAM."),
     "l1tex__t_sector_hit_rate": _pct("L1 hit rate", "Sectors found in the multiprocessor's own cache."),
-    "sm__warps_active": _pct("Achieved occupancy", "Resident warps, of those that fit; few can't hide memory latency."),
+    "sm__warps_active": _pct(
+        "Achieved occupancy", "Resident warps, of the maximum; too few can't hide memory latency."
+    ),
     "sm__maximum_warps_per_active_cycle": _pct(
         "Theoretical occupancy", "What registers, shared memory and blocks allow."
     ),
     "smsp__issue_active": _pct("Cycles with an instruction issued", "Low: all resident warps are waiting."),
-    "smsp__warps_eligible": Meaning("Warps ready to issue", "A scheduler and cycle; below 1 there is often none."),
+    "smsp__warps_eligible": Meaning("Warps ready to issue", "Per scheduler and cycle; below 1 there is often none."),
     "smsp__thread_inst_executed_per_inst_executed": Meaning(
-        "Active threads an instruction", "Of 32; fewer: divergence."
+        "Active threads per instruction", "Of 32; fewer means divergence."
     ),
-    "smsp__inst_executed": Meaning("Warp instructions", "Wider loads and less index arithmetic lower them.", fmt.count),
+    "smsp__inst_executed": Meaning(
+        "Warp instructions", "Wider loads and less index arithmetic reduce them.", fmt.count
+    ),
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld": _pct(
         "Useful part of each sector loaded", "Of its 32 bytes; low: loads are not coalesced."
     ),
@@ -99,7 +103,7 @@ _KNOWN: dict[str, Meaning] = {
         "Useful part of each sector stored", "Of its 32 bytes; low: stores are not coalesced."
     ),
     "l1tex__data_bank_conflicts": Meaning(
-        "Shared-memory bank conflicts", "Accesses repeated because lanes met in one bank.", fmt.count
+        "Shared-memory bank conflicts", "Accesses repeated because lanes hit the same bank.", fmt.count
     ),
     "sm__inst_executed_pipe_tensor_op_hmma": _pct("Tensor cores, warp instructions", "Of their peak."),
     "sm__inst_executed_pipe_tensor_op_gmma": _pct("Tensor cores, warpgroup instructions", "Of their peak."),
@@ -107,47 +111,49 @@ _KNOWN: dict[str, Meaning] = {
     "sm__inst_executed_pipe_alu": _pct("ALU pipe in use", "Integer and logic: much of it is index arithmetic."),
     "sm__inst_executed_pipe_lsu": _pct("Load and store pipe in use", "Memory instructions; wider ones need fewer."),
     "sm__inst_executed_pipe_xu": _pct("Special-function pipe in use", "exp, sqrt, conversions and the like."),
-    "launch__registers_per_thread": Meaning("Registers a thread", "More of them, fewer resident warps.", fmt.count),
+    "launch__registers_per_thread": Meaning(
+        "Registers per thread", "More registers allow fewer resident warps.", fmt.count
+    ),
     "launch__shared_mem_per_block_static": Meaning(
-        "Static shared memory", "A block's; more of it, fewer blocks.", fmt.size
+        "Static shared memory", "Per block; more allows fewer resident blocks.", fmt.size
     ),
     "launch__shared_mem_per_block_dynamic": Meaning(
-        "Dynamic shared memory", "A block's; more, fewer blocks.", fmt.size
+        "Dynamic shared memory", "Per block; more allows fewer resident blocks.", fmt.size
     ),
-    "launch__shared_mem_per_block": Meaning("Shared memory a block", "Static, dynamic and the driver's.", fmt.size),
+    "launch__shared_mem_per_block": Meaning("Shared memory per block", "Static, dynamic and the driver's.", fmt.size),
     "launch__shared_mem_per_block_driver": Meaning(
-        "Shared memory that the driver keeps", "Of each block's; the same for every kernel.", fmt.size
+        "Shared memory reserved by the driver", "Per block; the same for every kernel.", fmt.size
     ),
     "launch__shared_mem_config_size": Meaning(
-        "Shared memory of a multiprocessor", "As the launch divides it from L1.", fmt.size
+        "Shared memory per multiprocessor", "As this launch splits it from L1.", fmt.size
     ),
-    "launch__stack_size": Meaning("Stack a thread may use", "A setting of the process.", fmt.size),
-    "launch__persisting_l2_cache_size": Meaning("L2 set aside", "For data that is to stay.", fmt.size),
-    "launch__grid_size": Meaning("Blocks", "Fewer than multiprocessors leave some of them idle.", fmt.count),
-    "launch__block_size": Meaning("Threads a block", "They share memory and barriers.", fmt.count),
+    "launch__stack_size": Meaning("Stack limit per thread", "A setting of the process.", fmt.size),
+    "launch__persisting_l2_cache_size": Meaning("L2 set aside", "For persisting data.", fmt.size),
+    "launch__grid_size": Meaning("Blocks", "Fewer than multiprocessors leaves some idle.", fmt.count),
+    "launch__block_size": Meaning("Threads per block", "They share memory and barriers.", fmt.count),
     "launch__waves_per_multiprocessor": Meaning("Waves", "Blocks over what fits at once; below 1 the GPU is not full."),
-    "launch__occupancy_limit_blocks": Meaning("Blocks that fit, by their number", "On a multiprocessor.", fmt.count),
+    "launch__occupancy_limit_blocks": Meaning("Blocks that fit, by block limit", "On a multiprocessor.", fmt.count),
     "launch__occupancy_limit_registers": Meaning("Blocks that fit, by registers", "On a multiprocessor.", fmt.count),
     "launch__occupancy_limit_shared_mem": Meaning(
         "Blocks that fit, by shared memory", "On a multiprocessor.", fmt.count
     ),
     "launch__occupancy_limit_warps": Meaning("Blocks that fit, by warps", "On a multiprocessor.", fmt.count),
     **{
-        f"{_STALL}_{reason}": Meaning(f"Stalled {where}", f"Warps for each issue that wait for {what}")
+        f"{_STALL}_{reason}": Meaning(f"Stalled {where}", f"Warps per issue waiting for {what}")
         for reason, (where, what) in _STALLS.items()
     },
     # without counters: the compiler's report, the binary, and what was achieved
     "achieved_bandwidth_pct": _pct("Achieved bandwidth", "Compulsory bytes over time, of the measured copy bandwidth."),
     "achieved_compute_pct": _pct("Achieved rate", "The definition's operations over time, of the measured rate."),
-    "time_over_launch_floor": Meaning(
-        "Time over an empty launch's", "Near 1 there is nothing left to gain.", fmt.ratio
-    ),
-    "static_registers": Meaning("Registers a thread", "More of them, fewer resident warps.", fmt.count),
-    "static_shared_bytes": Meaning("Static shared memory", "A block's; more of it, fewer resident blocks.", fmt.size),
-    "static_spill_bytes": Meaning("Spilled registers", "Registers that went to memory: each use is a load.", fmt.size),
+    "time_over_launch_floor": Meaning("Time over an empty launch", "Near 1 there is nothing left to gain.", fmt.ratio),
+    "static_registers": Meaning("Registers per thread", "More registers allow fewer resident warps.", fmt.count),
+    "static_shared_bytes": Meaning("Static shared memory", "Per block; more allows fewer resident blocks.", fmt.size),
+    "static_spill_bytes": Meaning("Spilled registers", "Registers spilled to memory: each use is a load.", fmt.size),
     "static_stack_bytes": Meaning("Stack frame", "Arrays that the compiler could not keep in registers.", fmt.size),
     "sass_wide_global_access_pct": _pct("Global accesses of 16 bytes", "Of those in the code; wider ones need fewer."),
-    "sass_tensor_instructions": Meaning("Tensor-core instructions", "In the code; none: matrix units idle.", fmt.count),
+    "sass_tensor_instructions": Meaning(
+        "Tensor-core instructions", "In the code; none means idle tensor cores.", fmt.count
+    ),
 }
 
 

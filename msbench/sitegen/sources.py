@@ -19,7 +19,7 @@ def measured(site: Site, found: Iterable[str | None]) -> str:
     """Device and days of what was measured at some instants."""
     instants = sorted(one for one in found if one)
     if not instants or site.device is None:
-        return "Nothing here was timed."
+        return "Nothing here has been timed."
     first, last = fmt.day(instants[0]), fmt.day(instants[-1])
     driver = f" (driver {site.device.driver})" if site.device.driver else ""
     when = f"on {first}" if first == last else f"from {first} to {last}"

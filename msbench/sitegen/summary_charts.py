@@ -1,4 +1,4 @@
-"""Figures that sum up: tasks beside each other, counters before and after, and a run's progress; see charts.py."""
+"""Summary charts: speed-ups by task, counters before and after, and a run's progress; see charts.py."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def against_itself(id: str, same: Sequence[Pair], slowed: Sequence[Pair]) -> Cha
     Identical copies belong on the line at 1, slowed ones away from it. The band is ±1 %.
     """
     series = (
-        ("identical, interval holds 1", "best", "circle", [p for p in same if p.covers]),
+        ("identical, interval contains 1", "best", "circle", [p for p in same if p.covers]),
         ("identical, interval misses 1", "failed", "circle-open", [p for p in same if not p.covers]),
         ("one copy slowed, found", "library", "diamond", [p for p in slowed if p.held]),
         ("one copy slowed, not found", "failed", "diamond-open", [p for p in slowed if not p.held]),
@@ -47,7 +47,7 @@ def against_itself(id: str, same: Sequence[Pair], slowed: Sequence[Pair]) -> Cha
             },
             "marker": {"size": 6.5, "symbol": symbol},
             "text": [
-                f"{plain(p.subject)}<br>{fmt.time(p.duration_ns)} a call<br>{exact(p)}<br>{fmt.day(p.measured_at)}"
+                f"{plain(p.subject)}<br>{fmt.time(p.duration_ns)} per call<br>{exact(p)}<br>{fmt.day(p.measured_at)}"
                 for p in shown
             ],
             "hovertemplate": "%{text}<extra></extra>",

@@ -169,12 +169,12 @@ class Pair:
 
     @property
     def covers(self) -> bool:
-        """Whether the interval holds 1, so that the copies can't be told apart."""
+        """Whether the interval contains 1, so that no difference is shown."""
         return self.low <= 1 <= self.high
 
     @property
     def true(self) -> bool:
-        """Whether the interval holds the ratio that is known from the clock cycles waited."""
+        """Whether the interval contains the ratio that is known from the clock cycles waited."""
         return self.low <= self.factor <= self.high
 
 

@@ -1,4 +1,4 @@
-"""Sentences made from figures: what a reader should take home before any table."""
+"""Sentences made from figures: the main result, before any table."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def reached(site: Site, version: Version) -> list[str]:
 
 
 def version(site: Site, v: Version) -> str:
-    """Why a version matters, or what was wrong with it."""
+    """A version's result, or what was wrong with it."""
     if v.evaluation is None:
         return "Not evaluated yet."
     if v.failed or v.evaluation.status == Status.UNSUPPORTED:
@@ -101,7 +101,7 @@ def version(site: Site, v: Version) -> str:
         parts.append(compared(v.over_library, rival(site, v.task.id)))
     clauses = [joined(parts)] if parts else []
     if v.row.origin == "naive":
-        clauses = ["the plain kernel that every other version of this task is compared with"]
+        clauses = ["the plain kernel, the reference for every other version of this task"]
     elif not parts:
         clauses = ["timed, but not on every case, so it has no score"]
     clauses += [joined(reached(site, v))] if reached(site, v) else []
@@ -148,7 +148,7 @@ def run(site: Site, r: Run) -> str:
         *([f"{slower} made it slower"] if slower else []),
         *([f"{checked} passed without being timed"] if checked else []),
         *([f"{failed} failed"] if failed else []),
-        *([f"{wasted} brought no new kernel"] if wasted else []),
+        *([f"{wasted} produced no new kernel"] if wasted else []),
     ]
     start = f"In {counted(len(tried), 'round')}, {joined(said)}." if said else "No round was finished."
     gain = gained(site, r)

@@ -1,6 +1,6 @@
-"""Two recordings beside each other, version by version and case by case: has anything become slower?
+"""Compares two recordings version by version and case by case: has anything become slower?
 
-What a baseline loses between two recordings is a flaw of how it was measured, and flatters whatever is compared with it.
+A baseline that became slower between two recordings was measured badly, which flatters whatever is compared with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A spec's bytes and FLOPs beside what a profiler counted: whether rooflines stand on the right ground."""
+"""Compares a spec's bytes and FLOPs with the profiler's counts: whether rooflines are based on the right figures."""
 
 from __future__ import annotations
 

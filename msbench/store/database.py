@@ -1,4 +1,4 @@
-"""A database: opening it, reading and writing transactions, and making it fit to be committed."""
+"""A database: opening it, read and write transactions, and compacting it for a commit."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Database:
             with self._engine.begin() as connection:
                 if self.path is not None and is_packed(raw_sqlite(connection)):
                     raise StoreError(
-                        f"Database {self.where} is a published one, which is only read: write to another (--db FILE), "
-                        "then put that into it with `msbench db publish FILE`."
+                        f"Database {self.where} is a published one, which is read-only: write to another (--db FILE), "
+                        "then add that with `msbench db publish FILE`."
                     )
                 self.had = had = version(connection, self.where)
             if had == len(MIGRATIONS):
@@ -89,7 +89,7 @@ class Database:
                 )
             if self.read_only:
                 raise StoreError(
-                    f"Database {self.where} may only be read, and its schema is {had}, not {len(MIGRATIONS)}: "
+                    f"Database {self.where} is read-only, and its schema is {had}, not {len(MIGRATIONS)}: "
                     "write to it once, for example by `msbench db merge`, which brings it up to date."
                 )
             if had == 0 and self.path is not None:
@@ -168,10 +168,10 @@ class Database:
                 raw.execute("PRAGMA foreign_keys=ON")
 
     def compact(self) -> None:
-        """Make an SQLite file fit to be committed: small, and with its rows in an order that follows from them.
+        """Compact an SQLite file for a commit: small, and with its rows in an order that depends only on them.
 
         Afterwards it is a single file without a write-ahead log, so that reading it writes nothing. Databases that are
-        no SQLite files are left alone.
+        not SQLite files are left alone.
 
         Raises:
             StoreError: another process has it open, or it can't be written.

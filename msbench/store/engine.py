@@ -1,4 +1,4 @@
-"""Connections: SQLite as msbench wants it, and every database error as one sentence with what to do."""
+"""Connections: SQLite's settings, and every database error as one sentence with advice."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _url(text: str) -> URL:
     except (ArgumentError, ValueError) as error:
         # The text isn't repeated: it may hold a password.
         raise StoreError(
-            "That is no database URL: write a file's path, or a URL like postgresql://host/name."
+            "That is not a database URL: give a file's path, or a URL like postgresql://host/name."
         ) from error
     return url
 
@@ -144,7 +144,7 @@ _ADVICE = (
     ("read-only", "can't be written: check its permissions and its folder's, or name another one with --db"),
     ("not a database", "is not an SQLite database: check the path given to --db"),
     ("malformed", "is damaged: restore it from git or a copy, or save what is left with `sqlite3 FILE .recover`"),
-    ("is full", "can't grow because the disk is full: free some space, then repeat; nothing was half written"),
+    ("is full", "can't grow because the disk is full: free some space, then try again; nothing was half written"),
     ("disk i/o error", "could not be read or written (disk I/O error): check the disk, then `msbench db check`"),
     ("unable to open", "can't be opened: check that its folder exists and that you may read and write it"),
     ("no such table", "is not an msbench database, or lost a table: check the path given to --db"),

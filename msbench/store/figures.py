@@ -1,4 +1,4 @@
-"""The figures that people and agents are shown, computed from what was measured. Reads a store, changes nothing.
+"""The figures shown to people and agents, computed from measurements. Reads a store, changes nothing.
 
 A ratio is only ever taken between versions that were measured against each other in one session. A task has a *ranking
 session*: the newest in which its versions competed on all cases, odd ones aside; its cases are those that count. Versions that

@@ -1,4 +1,4 @@
-"""What a row's id is made of. Rows with the same content have the same id, on any machine."""
+"""Computes rows' ids. Rows with the same content have the same id, on any machine."""
 
 from __future__ import annotations
 

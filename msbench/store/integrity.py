@@ -1,4 +1,4 @@
-"""Whether a database is what it says: every id, reference, sample and word in it."""
+"""Verifies a database: every id, reference, sample and word in it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Problem(str):
 
 
 def check(store: Store, known: Store | None = None, *, alone: bool = False) -> list[Problem]:
-    """Every problem of a database as one sentence; an empty list means that there is none.
+    """Every problem of a database as one sentence; an empty list means none.
 
     Ids are recomputed from what they are the hash of (a build's and a run's are given), references
     are followed, samples are decoded and compared with the figures beside them, and words must be msbench's.

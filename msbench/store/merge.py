@@ -1,4 +1,4 @@
-"""Merging databases by content: twice is once, and it doesn't matter which is merged into which."""
+"""Merges databases by content: repeating a merge changes nothing, and the direction does not matter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BY_ROW = tuple(model for model in TABLES if model not in (MigrationRow, RunRow,
 
 
 def merge(target: Store, other: Store | str | Path, *, verify: bool = True) -> dict[str, int]:
-    """Put into ``target`` everything that ``other`` has and it lacks, in one transaction.
+    """Add to ``target`` everything in ``other`` that it lacks, in one transaction.
 
     A run that both have continued is taken from where it went further: steps, calls and all.
 

@@ -181,7 +181,7 @@ def version(connection: Connection, where: str) -> int:
         )
     if had > len(MIGRATIONS):
         raise StoreError(
-            f"Database {where} has schema {had}, and this msbench knows none after {len(MIGRATIONS)}: update msbench."
+            f"Database {where} has schema {had}, newer than this msbench's {len(MIGRATIONS)}: update msbench."
         )
     return had
 

@@ -1,4 +1,4 @@
-"""What a value may be beyond its type: a database from elsewhere may hold what no measurement gives, under the right hash."""
+"""Ranges of values beyond their types: a foreign database may hold impossible measurements under correct hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was tried on the evaluator itself, as people are shown it: of each study the newest recording on each device."""
+"""Trials of the evaluator itself, as shown to people: each study's newest recording on each device."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Proof:
 
     @property
     def held(self) -> int:
-        """How many of them came out as they have to."""
+        """How many of them came out as expected."""
         return sum(trial.held for trial in self.trials)
 
     @property
@@ -80,7 +80,7 @@ def _by_subject(trial: Trial) -> str:
 def _newest(trials: Iterable[Trial]) -> list[Trial]:
     """The newest recording, and those before it on the same harness as long as they are about other subjects.
 
-    So a study can be recorded in parts; but whoever repeats one trial until it holds is left with that one alone.
+    So a study can be recorded in parts; but repeating one trial until it holds leaves only that one.
     """
     parts: dict[tuple[str, str, str], list[Trial]] = {}
     for trial in trials:

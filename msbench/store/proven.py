@@ -1,4 +1,4 @@
-"""A run's best version passes hidden cases that the run never used, or it is not the run's best."""
+"""A run's best version must pass hidden cases that the run never used."""
 
 from __future__ import annotations
 

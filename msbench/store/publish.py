@@ -1,4 +1,4 @@
-"""Publishing: one small file with everything that figures rest on, written in one step."""
+"""Publishing: one small file with everything that figures depend on, written atomically."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from msbench.store.tables import TABLES
 
 @dataclass(frozen=True)
 class Published:
-    """What became of a published database: how many rows were added and dropped, by table, and its sizes in bytes.
+    """The result of publishing: how many rows were added and dropped, by table, and its sizes in bytes.
 
     ``before`` is 0 if there was none.
     """
@@ -68,8 +68,8 @@ def publish(target: Path, others: Sequence[str | Path] = (), *, proved: bool = F
         lacking = unproven(merged, [run.id for run in merged.runs() if run.id not in published]) if proved else []
         if lacking:
             raise IntegrityError(
-                f"{target} is not published: the best version of a run passes hidden cases that the run never used, and these "
-                f"have not: {'; '.join(lacking)}. Check them by another --seed (`msbench eval`), then publish."
+                f"{target} is not published: a run's best version must pass hidden cases that the run never used, and these "
+                f"have not: {'; '.join(lacking)}. Check them with another --seed (`msbench eval`), then publish."
             )
         dropped = drop_superseded(merged)
         try:
@@ -79,7 +79,7 @@ def publish(target: Path, others: Sequence[str | Path] = (), *, proved: bool = F
                 _replace(fresh, target)
         except OSError as error:
             raise StoreError(
-                f"{target} can't be written ({error.strerror}): make room there, or choose another file with --db."
+                f"{target} can't be written ({error.strerror}): free some space, or choose another file with --db."
             ) from error
     return Published(added, dropped, before, target.stat().st_size)
 
@@ -97,12 +97,12 @@ def _write(merged: Store, fresh: Path, keys: packed.Keys) -> None:
         for table in map(table_of, TABLES):
             query = f'SELECT * FROM "{table.name}" ORDER BY ' + ", ".join(key.name for key in table.primary_key)
             if list(read.execute(query)) != list(meant.execute(query)):
-                raise StoreError(f"Table {table.name} is not what it was once it is packed: nothing was published.")
+                raise StoreError(f"Table {table.name} changes when packed: nothing was published.")
 
 
 def _replace(fresh: Path, target: Path) -> None:
     if target.with_name(f"{target.name}-wal").exists():
-        raise StoreError(f"Database {target} is open in another process: let that one finish, then try again.")
+        raise StoreError(f"Database {target} is open in another process: wait for it to finish, then try again.")
     with fresh.open("rb") as file:
         os.fsync(file.fileno())
     fresh.chmod(0o644)

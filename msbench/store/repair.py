@@ -1,4 +1,4 @@
-"""What is good in a database that was damaged or changed: row by row, with what has to be left."""
+"""Recovers the good rows of a database that was damaged or changed, and lists the rest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msbench.store.tables import TABLES
 
 
 def repair(damaged: Store, target: Store) -> list[str]:
-    """Put every good row of one database into another; each row that is left, as one sentence that says why.
+    """Copy every good row of one database into another; returns one sentence per row left out, saying why.
 
     A row is left that contradicts itself or others, and then whatever refers to it.
 

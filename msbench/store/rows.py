@@ -1,4 +1,4 @@
-"""Putting rows into tables: what is new is inserted, and where two databases disagree both decide alike."""
+"""Inserts new rows into tables; where two databases disagree, merging either way gives the same result."""
 
 from __future__ import annotations
 

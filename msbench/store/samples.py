@@ -54,21 +54,21 @@ def unpack_samples(blob: bytes) -> Samples:
     """
     dtype = _TYPES.get(blob[3:4])
     if blob[:3] != _MAGIC or dtype is None:
-        raise IntegrityError("The samples do not start as samples do.")
+        raise IntegrityError("The samples have the wrong header.")
     stream = zlib.decompressobj()
     try:
         raw = stream.decompress(blob[4:], _MOST)
     except zlib.error as error:
         raise IntegrityError(f"The samples do not decompress ({error}).") from error
     if not stream.eof:
-        raise IntegrityError(f"The samples do not end, or are more than {_MOST >> 20} MiB.")
+        raise IntegrityError(f"The samples are cut off, or larger than {_MOST >> 20} MiB.")
     count = int.from_bytes(raw[:4], "little")
     start = 4 + 4 * count
     if len(raw) < max(start, 4):
         raise IntegrityError("The samples end within their header.")
     lengths = np.frombuffer(raw[4:start], dtype="<u4").tolist()
     if len(raw) - start != sum(lengths) * dtype.itemsize:
-        raise IntegrityError("The samples are not as many as their header says.")
+        raise IntegrityError("The number of samples differs from their header.")
     planes = np.frombuffer(raw[start:], dtype=np.uint8).reshape(dtype.itemsize, -1)
     flat = iter(np.ascontiguousarray(planes.T).view(dtype).ravel().astype(np.float64).tolist())
     return tuple(tuple(islice(flat, length)) for length in lengths)

@@ -1,6 +1,6 @@
-"""How far the kernels have come: each task's best version against the bar and the roofline, by split of its cases.
+"""Compares each task's best version with the bar and the roofline, by split of its cases.
 
-The bar is on each case the faster of the naive kernel and the libraries, measured in the same session.
+The bar is, for each case, the faster of the naive kernel and the libraries, measured in the same session.
 """
 
 from __future__ import annotations

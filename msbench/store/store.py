@@ -1,4 +1,4 @@
-"""The store: everything that msbench ever measured, tried and said, in one database."""
+"""The store: every measurement, trial and conversation, in one database."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Store(Runs):
     # ------------------------------------------------------------------ writing
 
     def add_evaluation(self, op: Operator, evaluation: Evaluation) -> str:
-        """Store an evaluation and all that belongs to it, in one transaction; return its id. Twice is once.
+        """Store an evaluation and all that belongs to it, in one transaction; return its id. Repeating it changes nothing.
 
         Raises:
             StoreError: the database can't be written; nothing is stored then.
@@ -158,7 +158,7 @@ class Store(Runs):
         if latest > (now + _CLOCKS_DIFFER).isoformat():
             raise StoreError(
                 f"The clock says {now:%Y-%m-%d %H:%M} UTC, but database {self.where} holds results of "
-                f"{latest[:16].replace('T', ' ')}: set the clock right, or name another database with --db."
+                f"{latest[:16].replace('T', ' ')}: correct the clock, or name another database with --db."
             )
 
     # ------------------------------------------------------------------ reading
@@ -244,8 +244,8 @@ class Store(Runs):
         for one in (row, *told, *(result for result, _ in (*checks, *measurements, *profiles))):
             if not is_itself(one):
                 raise IntegrityError(
-                    f"Evaluation {evaluation_id} in {self.where} was changed: its figures are not those that were "
-                    "measured. See `msbench db check`, and restore the database from a copy."
+                    f"Evaluation {evaluation_id} in {self.where} was changed: its figures are not the measured "
+                    "ones. See `msbench db check`, and restore the database from a copy."
                 )
         candidate = self.candidate(row.version_id)
         return convert.to_evaluation(row, candidate, device, build, checks, measurements, profiles, record)
@@ -310,7 +310,9 @@ class Store(Runs):
 def _results(session: Session, model: type[_Result], evaluation_id: str) -> list[tuple[_Result, CaseRow]]:
     query = select(model, CaseRow).join(CaseRow, col(CaseRow.id) == col(model.case_id))
     found = session.exec(
-        query.where(col(model.evaluation_id) == evaluation_id).order_by(col(CaseRow.nbytes), col(model.id))
+        query.where(col(model.evaluation_id) == evaluation_id).order_by(
+            col(CaseRow.nbytes), col(CaseRow.id), col(model.id)
+        )
     )
     return list(found.all())
 

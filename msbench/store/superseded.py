@@ -1,4 +1,4 @@
-"""What no figure rests on any more: results that were measured again, and trials that were recorded again."""
+"""Results that no figure uses any more: measured again, or recorded again."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ class StepRow(SQLModel, table=True):
 
 
 class NotesRow(SQLModel, table=True):
-    """What is known of a step besides its result, as JSON: what its rungs took, and what its strategy noted."""
+    """Further facts about a step, as JSON: its rungs' seconds, and its strategy's notes."""
 
     __tablename__ = "notes"
     id: str = Field(primary_key=True)
@@ -322,7 +322,7 @@ class CallRow(SQLModel, table=True):
 
 
 class LedgerRow(SQLModel, table=True):
-    """One thing that a run spent on: a request to a provider, or an evaluation. It is stored before it begins.
+    """One expense of a run: a request to a provider, or an evaluation. It is stored before it begins.
 
     ``kind``: request, evaluation, proof (hidden cases that no step used), earlier (what a run had spent before it had a
     ledger). ``state``: reserved, settled, unknown; where nothing else is known, what was reserved counts. The tokens are apart:
@@ -358,7 +358,7 @@ class LedgerRow(SQLModel, table=True):
 
 
 class TrialRow(SQLModel, table=True):
-    """One thing that was tried on the evaluator itself; ``study`` is a ``model.Study``."""
+    """One trial of the evaluator itself; ``study`` is a ``model.Study``."""
 
     __tablename__ = "trial"
     id: str = Field(primary_key=True)

@@ -1,4 +1,4 @@
-"""All times of one device in memory, found by version and case, and compared where they were measured together."""
+"""All times of one device in memory, by version and case, compared where they were measured together."""
 
 from __future__ import annotations
 

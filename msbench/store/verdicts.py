@@ -1,4 +1,4 @@
-"""Which versions are right, as far as anyone knows: the newest evaluations decide, case by case."""
+"""Which versions are right: the newest evaluations decide, case by case."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What msbench's own figures are worth: a kernel against itself, and against itself slowed down by a known amount."""
+"""How far msbench's own figures can be trusted: a kernel against itself, and against itself slowed down by a known amount."""

@@ -1,8 +1,8 @@
-"""A version that is slower by a known time: behind its own kernels one thread waits for a number of clock cycles.
+"""A version that is slower by a known time: after its own kernels one thread waits for a number of clock cycles.
 
 The number is a constant in the source, and the version that it is compared with waits too, for BASE cycles; they differ in
 that constant. So the one takes longer by the difference, give or take a turn of the loop (some ten nanoseconds), whatever
-its own kernels do and however long they take. Nothing of this rests on how msbench measures.
+its own kernels do and however long they take. None of this depends on how msbench measures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether an operator's check rejects wrong kernels: each mutant on each of its cases.
+"""Tests that an operator's check rejects wrong kernels: each mutant on each of its cases.
 
 The check of a case is the one that every version has to pass (``CaseCheck``, in the variant that the mutant names). ``evaluate``
 stops a version at its first failed case; here every case counts, so a mutant's process is used for all of them.
@@ -27,7 +27,7 @@ _BY_END = (Fault.LAUNCH, Fault.CRASH)  # what a processor makes of an address th
 
 @dataclass
 class Verdict:
-    """What became of one mutant in one precision.
+    """The result of one mutant in one precision.
 
     ``rejected`` holds the cases on which the check found fault, with the largest error over the bound (None where there is
     none, as for an output that was not written or has to be exact). ``survived``: cases on which it passed. ``failures``:

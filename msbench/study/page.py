@@ -22,7 +22,7 @@ _TITLES = {
 }
 _WHAT = {
     Study.SAME: "Copies of one kernel, measured as versions of one group. The true ratio is 1.",
-    Study.SLOWDOWN: "Behind both kernels one thread waits; behind the slower one for more clock cycles, by 3 % of the whole time. "
+    Study.SLOWDOWN: "After both kernels one thread waits; after the slower one for more clock cycles, by 3 % of the whole time. "
     "The black line is the true ratio: 1 + cycles / clock / time.",
 }
 
@@ -49,9 +49,9 @@ def write(store: Store, folder: Path) -> list[Path]:
 
 def _page(found: Sequence[Proof]) -> str:
     lines = [
-        "# What a figure is worth",
+        "# How far figures can be trusted",
         "",
-        "How the two studies are made is said in [How figures are made](method.md#how-well-that-works). "
+        "[How figures are made](method.md#how-well-that-works) describes the two studies. "
         "This page is written by `msbench study --report docs`.",
     ]
     for proof in found:
@@ -78,15 +78,15 @@ def _truth(slowed: Sequence[Trial]) -> str:
     """In how many pairs the interval contains the true slowdown, apart for calls that are short beside what a wait is known to."""
     said = []
     for of, alike in (
-        (f"of {LONG_NS / 1e3:.0f} µs and more", [one for one in slowed if one.details["duration_ns"] >= LONG_NS]),
-        ("of less", [one for one in slowed if one.details["duration_ns"] < LONG_NS]),
+        (f"calls of at least {LONG_NS / 1e3:.0f} µs", [one for one in slowed if one.details["duration_ns"] >= LONG_NS]),
+        ("shorter calls", [one for one in slowed if one.details["duration_ns"] < LONG_NS]),
     ):
         if alike:
             held = sum(one.details["low"] <= one.details["factor"] <= one.details["high"] for one in alike)
-            said.append(f"{held} of {len(alike)} for calls {of}")
+            said.append(f"{held} of {len(alike)} for {of}")
     return (
-        f"The interval contains the true ratio in {', and '.join(said)}. A wait is known to some tens of nanoseconds only, "
-        "which counts where calls are short."
+        f"The interval contains the true ratio in {', and '.join(said)}. The wait is known only to some tens of nanoseconds, "
+        "which matters for short calls."
     )
 
 
@@ -115,7 +115,7 @@ def _table(proof: Proof) -> list[str]:
         lines.append(f"| {' | '.join(cell.replace('|', '∣') for cell in cells)} |")
     disturbed = sorted({one.details["disturbed"] for one in _measured(proof) if one.details["disturbed"]})
     if disturbed:
-        lines += ["", f"Disturbances that were noticed: {'; '.join(disturbed)}."]
+        lines += ["", f"Disturbances detected: {'; '.join(disturbed)}."]
     return lines
 
 

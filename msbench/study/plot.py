@@ -13,7 +13,7 @@ _TICKS = 6
 
 @dataclass(frozen=True)
 class Bar:
-    """A ratio with its interval. Bars of one ``label`` stand side by side above it."""
+    """A ratio with its interval. Bars of one ``label`` are adjacent above it."""
 
     label: str
     median: float

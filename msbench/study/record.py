@@ -1,4 +1,4 @@
-"""Measures identical and slowed down kernels against each other, the way any versions are, and says what came out."""
+"""Measures identical and slowed down kernels against each other, like any versions, and judges the results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _EXPECTED = {
 
 @dataclass(frozen=True)
 class Settings:
-    """``pairs`` of each kind are measured together, on every subject, in ``sittings``."""
+    """``pairs`` of each kind are measured together, on every subject, in ``sittings`` sessions."""
 
     kinds: tuple[Study, ...]
     pairs: int
@@ -71,7 +71,7 @@ def record(
     one, each compared with a copy of one that is not. Every copy has processes of its own, and none is in two pairs.
 
     Raises:
-        DeviceError: the device does not tell its clock, which a known delay needs; or what ``evaluate_all`` raises.
+        DeviceError: the device does not report its clock, which a known delay needs; or what ``evaluate_all`` raises.
         MsbenchError: a naive kernel can't be measured.
     """
     slowed = _slowed_versions(executor, subjects, settings, progress)
@@ -129,7 +129,7 @@ def _slowed(subject: Subject, results: list[Evaluation] | MsbenchError, pairs: i
     clock_mhz = measured.sm_clock_mhz
     if clock_mhz is None:
         raise DeviceError(
-            "The GPU does not tell its clock, so nothing can be slowed down by a known time. "
+            "The GPU does not report its clock, so no kernel can be slowed down by a known time. "
             "Install nvidia-ml-py (it is in the `cuda` extra), or choose --kind same."
         )
     cycles = round(SLOWDOWN * _time_ns(measured) * clock_mhz / 1e3)
@@ -212,7 +212,7 @@ def _time_ns(one: Measurement) -> float:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a study's trials come to: one sentence, and whether the criterion is met."""
+    """The result of a study's trials: one sentence, and whether the criterion is met."""
 
     sentence: str
     held: bool
@@ -231,13 +231,13 @@ def judge(kind: Study, trials: Sequence[Trial]) -> Judgement:
     if kind is Study.SLOWDOWN:
         found = sum(one["low"] > 1 for one in ratios)
         share = found / len(trials)
-        sentence = f"The slower kernel was found in {found} of {len(trials)} pairs ({share:.1%}; at least {FOUND:.0%} are asked)."
+        sentence = f"The slower kernel was found in {found} of {len(trials)} pairs ({share:.1%}; at least {FOUND:.0%} required)."
         return Judgement(sentence + lost, share >= FOUND)
     covered = sum(one["low"] <= 1 <= one["high"] for one in ratios)
     share = covered / len(trials)
     worst = max((abs(one["median"] - 1) for one in ratios), default=0.0)
     sentence = (
-        f"The interval contains 1 in {covered} of {len(trials)} pairs ({share:.1%}; at least {COVERED:.0%} are asked), "
-        f"and the median that is off the most is off by {worst:.2%} (at most {OFF:.0%} is asked)."
+        f"The interval contains 1 in {covered} of {len(trials)} pairs ({share:.1%}; at least {COVERED:.0%} required), "
+        f"and the medians are off by at most {worst:.2%} (limit {OFF:.0%})."
     )
     return Judgement(sentence + lost, share >= COVERED and worst <= OFF)

@@ -1,4 +1,4 @@
-"""Which tasks and cases a study tries: by a rule, so that nobody picks those that come out well."""
+"""Chooses a study's tasks and cases by a fixed rule, which prevents cherry-picking."""
 
 from __future__ import annotations
 

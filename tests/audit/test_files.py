@@ -99,7 +99,7 @@ def test_all_files_below_a_folder_are_found_whatever_their_names(tmp_path: Path)
 
 
 def test_a_folder_that_is_not_there_or_empty_is_told(tmp_path: Path) -> None:
-    with pytest.raises(MsbenchError, match="is no folder"):
+    with pytest.raises(MsbenchError, match="is not a folder"):
         find(tmp_path / "missing", ABI)
     with pytest.raises(MsbenchError, match=r"no \.cu file"):
         find(tmp_path, ABI)

@@ -42,7 +42,7 @@ def test_a_bench_tells_where_its_time_went_and_records_it(here: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     for stage in ("reference", "worker: launch", "compare", "store"):
         assert re.search(rf"^{stage} +\d+\.\d{{3}} +\d+\.\d %$", done.stdout, re.MULTILINE), done.stdout
-    assert re.search(r"^1 candidates? in [\d.]+ s: \d+ an hour on one device\.$", done.stdout, re.MULTILINE)
+    assert re.search(r"^1 candidates? in [\d.]+ s: \d+ per hour on one device\.$", done.stdout, re.MULTILINE)
     with Store(here / "db" / "local.sqlite", read_only=True) as store:
         group, whole = sorted(store.trials(Study.THROUGHPUT), key=lambda trial: trial.subject == "all")
     assert (group.subject, whole.subject) == ("relu/bf16 #1", "all")
@@ -105,7 +105,7 @@ def test_the_naive_kernel_can_be_left_out(here: Path) -> None:
     assert "--without naive,best leaves nothing of --versions best." in refused.stderr
     run(here, "new-op", "mine")
     nothing = run(here, "bench", "mine", "--ops-dir", "ops", "--versions", "best", "--without", "naive", *QUICKLY)
-    assert "None of these tasks has such a version." in nothing.stderr
+    assert "None of these tasks has a version to measure; see --versions and --without." in nothing.stderr
     assert origins("all", "naive") == (Origin.LIBRARY, Origin.EXPERT)
     assert origins("library", "") == (Origin.NAIVE, Origin.LIBRARY)
 

@@ -84,7 +84,7 @@ def test_counts_are_whole_numbers_at_any_usual_width(here: Path, monkeypatch: py
 def test_a_comparison_without_differences_has_no_table(other: Path, here: Path) -> None:
     same = run(here, "db", "compare", other, "--db", other)
     assert (same.returncode, same.stderr) == (0, "")
-    assert re.fullmatch(r"\d+ times compared, in the median 1\.000 .*\n?.*", same.stdout.strip()), same.stdout
+    assert re.fullmatch(r"\d+ times compared, median ratio 1\.000; .*\n?.*", same.stdout.strip()), same.stdout
 
 
 def test_publishing_changes_no_byte_of_the_site(here: Path, other: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_published_database_is_not_written_by_other_commands(here: Path, other
     assert run(here, "db", "publish", other, "--db", "published.sqlite").returncode == 0
     merged = run(here, "db", "merge", other, "--db", "published.sqlite")
     assert merged.returncode == 2
-    assert "published.sqlite is a published one, which is only read" in merged.stderr
+    assert "published.sqlite is a published one, which is read-only" in merged.stderr
 
 
 def test_what_is_good_in_a_damaged_database_can_be_taken(here: Path, other: Path) -> None:

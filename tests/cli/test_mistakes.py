@@ -92,7 +92,7 @@ def test_an_interruption_says_how_to_go_on_if_that_can_be(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
-    then = f"; what was finished is stored. Go on with: msbench {goes_on_with}" if goes_on_with else ""
+    then = f"; what was finished is stored. Continue with: msbench {goes_on_with}" if goes_on_with else ""
     assert capsys.readouterr().err == f"\ninterrupted{then}\n"
 
 
@@ -110,7 +110,7 @@ def test_an_interrupted_search_names_its_run(
     assert ended.value.code == 130
     with Store(here / "x.sqlite", read_only=True) as store:
         (stopped,) = store.runs()
-    says = f"Go on with: msbench optimize --resume {stopped.id} --no-wait --db x.sqlite\n"
+    says = f"Continue with: msbench optimize --resume {stopped.id} --no-wait --db x.sqlite\n"
     assert capsys.readouterr().err.endswith(says)
 
 

@@ -173,7 +173,7 @@ def test_ctrl_c_is_the_quiet_end_of_a_server(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "index.html").write_text("here", encoding="utf-8")
     process = start(tmp_path, "serve", "--site", "site", "--port", "0", PYTHONUNBUFFERED="1")
-    assert process.stdout is not None and "Ctrl-C ends" in process.stdout.readline()
+    assert process.stdout is not None and "Ctrl-C to stop" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
     _, complained = process.communicate(timeout=30)
     assert (process.returncode, complained) == (0, "")
@@ -396,7 +396,7 @@ def test_a_clock_that_was_set_back_is_one_error(
     monkeypatch.setattr("msbench.store.store.datetime", Earlier)
     monkeypatch.setattr(sys, "argv", ["msbench", *arguments])
     assert _end.ended(app) == 2
-    assert re.search("The clock says .*: set the clock right", capsys.readouterr().err)
+    assert re.search("The clock says .*: correct the clock", capsys.readouterr().err)
     assert (tmp_path / "x.sqlite").read_bytes() == before
 
 
@@ -405,7 +405,7 @@ def test_a_gpu_that_falls_off_ends_a_bench_with_one_error_and_what_was_finished(
 ) -> None:
     for error, says in (
         (DeviceError("NVIDIA Test GPU does not work any more: cudaErrorUnknown. Start again; see nvidia-smi."), "does not work"),
-        (type("CUDARuntimeError", (RuntimeError,), {"__module__": "cupy_backends.cuda.api.runtime"})("cudaErrorUnknown"), "does not answer"),
+        (type("CUDARuntimeError", (RuntimeError,), {"__module__": "cupy_backends.cuda.api.runtime"})("cudaErrorUnknown"), "no longer responds"),
     ):  # fmt: skip
         opened: list[str] = []
         open_ = CpuExecutor.open

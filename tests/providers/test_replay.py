@@ -72,7 +72,7 @@ def test_a_prompt_that_was_not_recorded_is_an_error_that_shows_the_difference(st
         ask(provider, "planner", "one\n2\nthree")
     said = str(caught.value)
     assert "-two" in said and "+2" in said and "three" not in said and "run r1" in said
-    with pytest.raises(RecordingDiffers, match="no further answer to it"):
+    with pytest.raises(RecordingDiffers, match="has no further answer"):
         ask(provider, "debugger", "d1")
     assert ask(provider, "planner", "one\ntwo\nthree") == "plan 1"
 
@@ -126,7 +126,7 @@ def test_nothing_to_replay_is_said_before_the_run_begins(store: Store) -> None:
     with pytest.raises(UnknownNameError):
         providers.pick("replay", store=store, run="gone").begin("new", TASK, [])
     record(store, "r1", CALLS)
-    with pytest.raises(ProviderUnavailable, match="is of scale/fp32, not of scale/bf16"):
+    with pytest.raises(ProviderUnavailable, match="is for scale/fp32, not scale/bf16"):
         providers.pick("replay", store=store, run="r1").begin("new", "scale/bf16", [])
     with pytest.raises(ProviderUnavailable, match="--db"):
         providers.pick("replay")

@@ -227,7 +227,7 @@ def test_what_is_no_site_is_left_alone(kind: str, small: Store, tmp_path: Path) 
     else:
         out.write_text("…", encoding="utf-8")
     before = content(tmp_path)
-    with pytest.raises(MsbenchError, match="left alone"):
+    with pytest.raises(MsbenchError, match="nothing was written"):
         build(small, out)
     assert content(tmp_path) == before
 
@@ -282,7 +282,7 @@ def test_a_file_that_a_page_would_replace_is_not_lost(small: Store, store: Store
     (out / page).parent.mkdir(exist_ok=True)
     (out / page).write_text("mine", encoding="utf-8")
     before = content(out)
-    with pytest.raises(MsbenchError, match=r"which msbench did not build and a page would replace: move it away"):
+    with pytest.raises(MsbenchError, match=r"which msbench did not build and a page would overwrite: move it away"):
         build(store, out)
     assert content(out) == before
 
@@ -323,7 +323,7 @@ def test_two_pages_of_one_name_are_refused(small: Store, tmp_path: Path, monkeyp
     from msbench.sitegen.page import File
 
     monkeypatch.setattr("msbench.sitegen.pages.method.pages", lambda site: iter([File("index.html", "")]))
-    with pytest.raises(MsbenchError, match=r"Two pages want to be index.html: one of them is from .*method"):
+    with pytest.raises(MsbenchError, match=r"Two pages have the path index.html; one is from .*method"):
         build(small, tmp_path / "site")
 
 

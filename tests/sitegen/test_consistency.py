@@ -59,7 +59,7 @@ def _first(pattern: str, instead: str) -> Callable[[str], str]:
         (SOFTMAX, _first(r"(%\{text\})\\u003cbr>\d+ \w+ 2026", r"\1"), "have no day of their own"),
         (SOFTMAX, _first(r"(<figcaption>.*?) on \d+ (\w+)", r"\1 on 1 \2"), "its caption names other days"),
         ("op/rope.html", _first(r"<td>reference implementation", "<td>library"), "straightforward is called a library"),
-        (RUN, _first(r"(came out [^:]*: <b[^>]*>)\w[\w ]*", r"\1did not hold"), "its prediction did not hold, but"),
+        (RUN, _first(r"(to hold; measured [^:]*: <b[^>]*>)\w[\w ]*", r"\1did not hold"), "its prediction did not hold, but"),
         (RUN, _first(r"(verdict>[^<]*The best is )[\d.]+×", r"\g<1>91.2×"), "91.2× where it started"),
         (RUN, _first(r"(<th scope=row>4<.*?<td>[^<]*<td>)[\d.]+×", r"\g<1>96.3×"), "the best so far rises at step 4"),
         (RUN, _first(r"model not recorded", "whose model is not recorded"), "is by a language model, through prompt files; model"),

@@ -34,7 +34,7 @@ def test_every_step_is_told_and_every_gain_is_measured(store: Store, tmp_path: P
     site = Site(store)
     (run,) = site.runs.values()
     assert verdict.run(site, run).startswith(
-        "In 7 rounds, 2 made it faster, 1 made it slower, 1 failed and 3 brought no new kernel. The best is 3.0"
+        "In 7 rounds, 2 made it faster, 1 made it slower, 1 failed and 3 produced no new kernel. The best is 3.0"
     )
     out = build(store, tmp_path / "site").out
     page = (out / run.href).read_text(encoding="utf-8")

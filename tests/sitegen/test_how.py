@@ -99,7 +99,7 @@ def test_a_later_evaluator_may_refuse_what_got_through_before(
     missed = trial("escapes", held=False, outcome="passed")
     found = trial("escapes", 9, device_id=CPU.id, harness=harness)
     text = page(empty, tmp_path, [missed, found])
-    assert ("What Test CPU shows is by a later version of the evaluator" in text) is said
+    assert ("The results on Test CPU are from a later version of the evaluator" in text) is said
     assert "What Test GPU shows" not in text
 
 
@@ -129,7 +129,7 @@ def test_what_is_asked_for_is_held_against_the_figures(empty: Store, tmp_path: P
     recorded += [pair(f"p{i:03}", 1.03, 0.001, Study.SLOWDOWN) for i in range(20)]
     text = page(empty, tmp_path, recorded)
     assert (
-        "92 of 100 intervals hold 1, which is 92 % (84.8 to 96.5 % with 95 % confidence). The goal is at least 93 %: not met"
+        "92 of 100 intervals contain 1, which is 92 % (84.8 to 96.5 % with 95 % confidence). The goal is at least 93 %: not met"
         in text
     )
     assert "is off by 2.0 % (p007). The goal is at most 1 %: not met" in text
@@ -137,14 +137,14 @@ def test_what_is_asked_for_is_held_against_the_figures(empty: Store, tmp_path: P
         "Of 20 slowdowns by 3.0 %, 20 were found, which is 100 % (83.1 to 100 % with 95 % confidence). The goal is at least 95 %: met"
         in text
     )
-    assert "The interval holds the slowdown itself in 20 of 20 where a call takes less than 20.0 µs." in text
+    assert "The interval contains the slowdown itself in 20 of 20 where a call takes less than 20.0 µs." in text
 
 
 def test_what_was_disturbed_or_not_measured_is_said(empty: Store, tmp_path: Path) -> None:
     held_down = pair("a", 1.0, 0.01, disturbed="clocks were held down")
     failed = trial("c", study=Study.SAME, held=False, details={"task": "c"})
     text = page(empty, tmp_path, [held_down, pair("b", 1.0, 0.01, disturbed=""), failed])
-    assert "2 of 2 intervals hold 1" in text
+    assert "2 of 2 intervals contain 1" in text
     assert "1 of all pairs were disturbed" in text
     assert "1 of all pairs could not be measured" in text
     assert "The injected slowdowns are not recorded in this database yet; msbench study records them." in text
@@ -156,7 +156,7 @@ def test_pairs_are_drawn_at_their_duration_with_their_interval_and_misses_stand_
     chart = trial_charts.against_itself("c", same, slowed)
     assert chart is not None
     traces = {one["name"]: one for one in json.loads(chart.json)["data"]}
-    assert list(traces) == ["identical, interval holds 1", "identical, interval misses 1", "one copy slowed, found"]
+    assert list(traces) == ["identical, interval contains 1", "identical, interval misses 1", "one copy slowed, found"]
     missed = traces["identical, interval misses 1"]
     assert (missed["x"], missed["y"], missed["meta"]) == ([8000.0], [1.005], "failed")
     assert missed["error_y"]["array"] == pytest.approx([0.002])
@@ -264,7 +264,7 @@ def test_of_each_command_the_newest_pace_is_shown(empty: Store, tmp_path: Path) 
         ("bench --batch 1", 900.0),
     ]
     text = page(empty, tmp_path, streams)
-    assert "candidates judged an hour on one GPU1 November 20261 700" in " ".join(text.split())
+    assert "candidates judged per hour on one GPU1 November 20261 700" in " ".join(text.split())
     assert "4.90 s900" in " ".join(text.split())
     assert "4.90 s500" not in " ".join(text.split())
 
@@ -330,7 +330,10 @@ def test_what_comes_nearest_to_the_limit_is_counted(empty: Store, tmp_path: Path
     assert found is not None
     assert (found.groups, found.shift_ns) == (4, 100.0)
     text = page(empty, tmp_path)
-    assert "One process was 100 ns from its group’s mean at most, of 4 groups. At most 400 ns a launch" in text
+    assert (
+        "Across 4 groups, a process differed from its group’s mean by at most 100 ns. The correction is capped at 400 ns per launch"
+        in text
+    )
 
 
 def test_the_limit_is_the_evaluator_s() -> None:

@@ -73,7 +73,7 @@ def test_a_replay_shows_the_recorded_evaluation(site: Site) -> None:
 def test_a_run_counts_its_rounds(site: Site) -> None:
     said = verdict.run(site, site.runs["5f0c1f0e7d"])
     assert said.startswith(
-        "In 7 rounds, 3 made it faster, 1 made it slower, 1 failed and 2 brought no new kernel. The best is "
+        "In 7 rounds, 3 made it faster, 1 made it slower, 1 failed and 2 produced no new kernel. The best is "
     )
 
 

@@ -294,7 +294,9 @@ def _prediction(text: str) -> Found:
     word = re.search(r"\b(held|did not hold|undecided)\b", text[predicted.start() :]) if predicted else None
     if predicted is None or word is None:
         return
-    came = re.search(rf"came out ({NUMBER})× \(({NUMBER}) to ({NUMBER})\): (held|did not hold|undecided)", text)
+    came = re.search(
+        rf"to hold; measured ({NUMBER})× \(({NUMBER}) to ({NUMBER})\): (held|did not hold|undecided)", text
+    )
     if came is None:
         yield f"its prediction {word[1]}, and no interval of what came out says why"
         return

@@ -109,7 +109,7 @@ def test_what_is_not_there_or_not_a_database_is_said(tmp_path: Path) -> None:
 
 
 def test_a_url_that_leads_nowhere_is_said_without_its_password() -> None:
-    assert "no database URL" in answer("what://is:this/thing://")
+    assert "not a database URL" in answer("what://is:this/thing://")
     said = answer("postgresql+nosuchdriver://me:secret@localhost/x")
     assert "not installed" in said and "localhost" in said and "secret" not in said
 

@@ -189,7 +189,7 @@ def test_a_published_database_is_merged_like_any_other(told_file: Path, tmp_path
 
 def test_it_is_refused_for_writing(told_file: Path, tmp_path: Path) -> None:
     publish(tmp_path / "published.sqlite", [told_file])
-    with pytest.raises(StoreError, match=r"is a published one, which is only read: write to another .*db publish"):
+    with pytest.raises(StoreError, match=r"is a published one, which is read-only: write to another .*db publish"):
         Store(tmp_path / "published.sqlite")
 
 

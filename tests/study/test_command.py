@@ -109,7 +109,7 @@ def test_without_a_gpu_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(command, "pick_executor", none_here)
     monkeypatch.setattr(gpus, "gpus", tuple)
-    with pytest.raises(DeviceError, match="no NVIDIA GPU") as caught:
+    with pytest.raises(DeviceError, match="needs an NVIDIA GPU") as caught:
         study("--db", str(tmp_path / "a.sqlite"), monkeypatch=monkeypatch)
     assert "--executor" not in str(caught.value)  # study has no such option
 

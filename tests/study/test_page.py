@@ -36,7 +36,7 @@ def test_the_page_has_every_study_with_its_criterion_table_and_plot(tmp_path: Pa
     assert "**The interval contains 1 in 4 of 6 pairs (66.7%;" in text
     assert "**The slower kernel was found in 6 of 6 pairs (100.0%;" in text
     assert (
-        "The interval contains the true ratio in 2 of 3 for calls of 20 µs and more, and 2 of 3 for calls of less."
+        "The interval contains the true ratio in 2 of 3 for calls of at least 20 µs, and 2 of 3 for shorter calls."
         in text
     )
     assert f"{make.GPU.name}, driver {make.GPU.driver}" in text
@@ -67,7 +67,7 @@ def test_disturbances_and_lost_pairs_are_said(tmp_path: Path) -> None:
         store.add_device(make.GPU)
         store.add_trials([held_down, lost])
         text = page.write(store, tmp_path)[0].read_text()
-    assert "Disturbances that were noticed: sitting 2 of 4: clocks were held down." in text
+    assert "Disturbances detected: sitting 2 of 4: clocks were held down." in text
     assert "- relu/fp32-4000 N=1024 #2: it crashed" in text
     assert "slowed down" not in text
 

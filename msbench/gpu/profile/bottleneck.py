@@ -1,7 +1,7 @@
-"""What holds a kernel back: counters or static facts in, a bottleneck with its evidence out. Pure functions.
+"""Classifies a kernel's bottleneck: counters or static facts in, a bottleneck with evidence out. Pure functions.
 
-The rules are those of Nsight Compute's "speed of light" section: a unit above 60 % of its peak is what the kernel waits
-for; below that on both sides it is latency that is not hidden (Nsight Compute, "Profiling Guide", section "Roofline
+The rules are those of Nsight Compute's "speed of light" section: a unit above 60 % of its peak is the
+bottleneck; below that on both sides it is unhidden latency (Nsight Compute, "Profiling Guide", section "Roofline
 charts and speed of light").
 """
 

@@ -1,4 +1,4 @@
-"""Runs Nsight Compute on one launch and reads what it prints. What the device does not count is absent, never zero."""
+"""Runs Nsight Compute on one launch and parses its output. Counters the device lacks are absent, never zero."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class KernelProfile:
 def tool_name(ncu: Path | None) -> str:
     """What ``Profile.tool`` says of counters: ``"Nsight Compute 2025.3.1.0"``, or no version where ncu tells none.
 
-    Where ncu lies is no part of it: that is this machine's business.
+    ncu's path is left out, being specific to this machine.
     """
     try:
         found = re.search(r"^Version (\d\S*)", _version(ncu), re.MULTILINE) if ncu else None

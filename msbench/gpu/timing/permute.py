@@ -1,7 +1,6 @@
-"""Which elements of the inputs change places between timed repetitions: as ``native/runner/repetition.cuh`` draws them.
+"""Which elements of the inputs are swapped between timed repetitions, as ``native/runner/repetition.cuh`` draws them.
 
-The worker moves them, in memory; here is worked out where that leads, so that what a timed repetition wrote can be compared with
-what it should have been.
+The worker swaps them in memory; this module computes the resulting inputs, so that a timed repetition's outputs can be checked.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ _MASK = 2**64 - 1
 
 
 def movable(nbytes: int, dtype: np.dtype[Any]) -> int:
-    """How many elements of an input may change places: all floats, no indices, which have an order to keep."""
+    """How many elements of an input may be swapped: all floats, but no indices, whose order matters."""
     return nbytes // dtype.itemsize if dtype.kind != "i" else 0
 
 
 def permute(inputs: Mapping[str, Any], drawn: int, first_set: int, repetitions: int, sets: int, number: int) -> None:
-    """Have the elements of input set ``number`` change places, in place, as in a batch of ``repetitions`` that starts at ``first_set``.
+    """Swap the elements of input set ``number``, in place, as in a batch of ``repetitions`` that starts at ``first_set``.
 
     ``inputs``: contiguous arrays in the prototype's order. ``drawn``: what the batch was given.
     """

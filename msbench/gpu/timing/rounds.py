@@ -1,6 +1,6 @@
-"""Times versions against each other: short batches in shuffled turns, until their ratios are known well enough.
+"""Times versions against each other: short batches in shuffled order, until their ratios are known well enough.
 
-A *round* has one batch of every version, back to back, so that what disturbs a round (clocks, temperature) disturbs all
+A *round* has one batch of every version, back to back, so that disturbances (clocks, temperature) affect all
 of them; ratios are taken within a round. Every sample is kept. The worker does the timing itself (native/runner.cu).
 """
 
@@ -64,7 +64,7 @@ class Verify(Protocol):
         """On inputs like those that are timed: with each ``turn`` on the next set of them."""
 
     def with_outliers(self) -> Comparison:
-        """On inputs some of which are of another kind."""
+        """On inputs with outliers among them."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Enough:
 
     @classmethod
     def of(cls, budget_s: float, half_width: float, sittings: int) -> Enough:
-        """What is enough in each of so many sittings, which share ``budget_s``."""
+        """What is enough in each of this many sessions, which share ``budget_s``."""
         if sittings == 1:
             return cls(budget_s, half_width, _MIN_ROUNDS, _FLOOR_ROUNDS)
         return cls(budget_s / sittings, half_width, _MIN_SITTING_ROUNDS, _SITTING_FLOOR_ROUNDS)
@@ -116,7 +116,7 @@ def measure_group(
 ) -> list[Measurement]:
     """Measure versions on one case; one measurement each, in their order.
 
-    Of rounds that nobody can foresee, and at the end, what versions wrote is compared.
+    Outputs are compared in unpredictable rounds, and at the end.
 
     Stops when the ratio of each to the fastest is known well enough (see ``Enough``), or after ``budget_s`` seconds of
     rounds, which then are labelled noisy; a case that is measured in several ``sittings`` has its part of that in each.
@@ -211,7 +211,7 @@ class _Looks:
     """What is compared: one round in each part of the rounds, which is drawn.
 
     The first two parts are the halves of the fewest rounds that there can be; each later one is as long as all before it. So
-    whoever leaves out work in a share of a part's calls is found with about that probability.
+    a version that skips work in a share of a part's calls is found with about that probability.
     """
 
     def __init__(self, verify: Verify, least: int) -> None:

@@ -1,4 +1,4 @@
-"""One version while it is timed: its batches, how long they are, and what has been measured of it."""
+"""One version while it is timed: its batches, their lengths, and its measurements so far."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _HOT_PLAYS = 200
 
 
 class Subject(Protocol):
-    """What is timed: ``GpuRunner``, and what tests put in its place.
+    """What is timed: ``GpuRunner``, or a test's stand-in.
 
     ``floors``: what empty kernels took in its process, by how many in a row; for as long as it lives, so measured but once.
     """

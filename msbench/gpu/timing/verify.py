@@ -1,4 +1,4 @@
-"""Compares what timed repetitions wrote with what must come out of their inputs."""
+"""Compares the outputs of timed repetitions with the expected outputs of their inputs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Verifier:
     def with_outliers(self) -> Comparison:
         """See ``rounds.Verify``: on the first set's inputs with outliers among them.
 
-        What a version takes for granted after a look at some of the inputs is wrong now.
+        Assumptions from sampling the inputs are wrong now.
         """
         with span("inputs"):
             inputs = generate(self.op, self.precision, self.case, self.seed, self.xp)
@@ -85,7 +85,7 @@ class Comparison:
     def hot(self, track: Track) -> Failure | None:
         """Calls in a row, as hot ones are timed, on the inputs as the batch before has left them, and one more over other outputs.
 
-        The workspace is as the call before has left it: who counts calls there, and stops after some, has stopped.
+        The workspace is as the previous call left it: a kernel that counts calls there and stops after some has stopped.
         """
         arena = self.verifier.arenas[self.number]
         track.subject.hot(track.hot_plays, 1)

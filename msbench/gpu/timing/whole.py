@@ -1,8 +1,8 @@
-"""Times whole calls, for functions that do what a launcher must not: wait, allocate, copy through the host.
+"""Times whole calls, for functions that do what a launcher must not: synchronise, allocate, copy through the host.
 
 Such a call can't be recorded. Its time is the host's, from an idle device to an idle device, and all versions of a group are timed
-in that way, whatever contract they follow. Rounds, shuffled turns and stopping are those of ``timing``. What is timed so runs in
-the process that takes the time: that it does not deceive is looked for, not certain.
+in that way, whatever contract they follow. Rounds, shuffled order and stopping are those of ``timing``. Such functions run in
+the process that times them: cheating is searched for, not excluded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Many tasks in a row, faster than one after another: what can be done ahead is, and several tasks are checked at once.
+"""Pipelines many tasks: builds run ahead, and several tasks are checked at once.
 
-Only measuring needs the device to itself. So tasks go in batches: those of a batch are checked side by side, each by one of
+Only measuring needs the device to itself. So tasks go in batches: those of a batch are checked concurrently, each by one of
 the ``referees`` and in candidate processes of its own, then measured one by one in the same processes, which have every
 kernel loaded and every library set up. An idle process takes nothing from the one that is timed but memory, of which it keeps
 no workspace; all end together, while the next batch is checked.
@@ -34,7 +34,7 @@ REFEREES = 12
 """More tasks are not checked at the same time: the device has enough to do."""
 
 PROCESSES = 60
-"""Those of the tasks that are checked side by side are no more than this together."""
+"""The total for tasks that are checked at once is at most this."""
 
 CHECK_BYTES = 48
 """What checking takes of the device's memory for each element of a case's arrays: float64 copies of it, mostly."""
@@ -211,7 +211,7 @@ def _caught(work: Callable[[], _Made]) -> _Made | JobError:
 
 
 class _Batch:
-    """Jobs that are checked side by side on entering, each by a referee, and then finished one by one."""
+    """Jobs that are checked at once on entering, each by a referee, and then finished one by one."""
 
     def __init__(
         self,
@@ -354,7 +354,7 @@ class _ChecksAhead:
 
 
 class _Room:
-    """Lets cases be checked side by side while the device has room, first come, first in; one that never fits goes in alone.
+    """Lets cases be checked at once while the device has room, first come, first in; one that never fits goes in alone.
 
     Those that go in alone wait until nobody else does: each time the others make way for one, the device is idle for a while.
     """

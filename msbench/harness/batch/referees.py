@@ -1,9 +1,9 @@
-"""Processes that check and measure: as many tasks are checked side by side as there are referees.
+"""Processes that check and measure: each referee checks one task at a time.
 
 Checking one task keeps one thread of Python busy, and a process runs only one at a time. So each referee is a process,
 with an executor of its own for each of its jobs, and measures a job in the same candidate processes in which it checked it.
 The *coordinator* is the process that started them: it says who does what and when, holds the device's lock and what was built, and
-answers what a referee asks meanwhile. Nothing else is shared, so that the end of one, however it comes, blocks nobody.
+answers what a referee asks meanwhile. Nothing else is shared, so however one ends, it blocks no other.
 
 A referee dies with the coordinator, even where that is killed, and its candidates' processes die with it.
 """
@@ -170,7 +170,7 @@ class Referee:
         self._process.terminate()
 
     def end(self, wait_s: float) -> None:
-        """Wait for that, then kill it. The link is left to whoever still reads it, and hears of the end there."""
+        """Wait for that, then kill it. The link is left to its remaining reader, which sees the end there."""
         try:
             self._process.wait(wait_s)
         except subprocess.TimeoutExpired:

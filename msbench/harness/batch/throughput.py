@@ -1,4 +1,4 @@
-"""How long verdicts take: of each group of a stream, and of the whole, with where the time went.
+"""How long verdicts take, per group of a stream and overall, and where the time goes.
 
 Two figures, which say different things. The *latency* of a group is the time from the first thing done for it, usually
 the start of a compilation, to the moment that its verdict is committed; waiting for others in between is part of it.

@@ -1,1 +1,1 @@
-"""From a source text to a library: toolchain, compilation, what the compiler said."""
+"""From a source text to a library: toolchain, compilation, compiler output."""

@@ -1,4 +1,4 @@
-"""Finds a CUDA compiler and the vendor libraries: found, never assumed.
+"""Finds a CUDA compiler and the vendor libraries.
 
 Looked for in this order: ``CUDA_HOME`` (or ``CUDA_PATH``), ``PATH``, ``/usr/local/cuda``, and the wheels of the
 ``cuda`` extra (``site-packages/nvidia/cu13``), so that msbench works where no CUDA is installed.

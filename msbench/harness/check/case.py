@@ -1,7 +1,7 @@
-"""Whether a candidate computes what its operator says, on one case: what is tried, and what is said when it fails.
+"""Checks whether a candidate computes its operator on one case, and describes how it fails.
 
 The candidate runs in its own process on an arena that it shares with this one; expected values never leave this
-process. Before a launch outputs hold a poison; after it redzones and inputs are looked at before any value is.
+process. Outputs are poisoned before a launch; after it, redzones and inputs are verified before any value.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def check_case(
 
 
 def fault_of(error: WorkerError) -> Fault:
-    """The kind of a failure that a worker's end or answer stands for."""
+    """The kind of failure that a worker's end or answer means."""
     try:
         return Fault(error.kind)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a case's outputs must be and by how much they may differ: float64 references, bounds, every element compared.
+"""Compares every element of a case's outputs with float64 references, within their bounds.
 
 Temporaries stay small (a chunk of elements at a time), since the largest cases have 2^30 elements.
 """
@@ -64,7 +64,7 @@ class Comparison:
 
 
 def prepare(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) -> Expectation:
-    """Draw a case's inputs and compute what must come out. Raises SpecError where the operator's spec is wrong."""
+    """Draw a case's inputs and compute the expected outputs. Raises SpecError where the operator's spec is wrong."""
     with span("inputs"):
         inputs = generate(op, precision, case, seed, xp)
     return expect(op, precision, case, seed, inputs, xp)
@@ -73,7 +73,7 @@ def prepare(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) 
 def expect(
     op: Operator, precision: Precision, case: Case, seed: int, inputs: Mapping[str, Any], xp: Any
 ) -> Expectation:
-    """Compute what must come out of given inputs. Raises what ``expected`` raises."""
+    """Compute the expected outputs of given inputs. Raises what ``expected`` raises."""
     with span("reference"):
         references, bounds = expected(op, precision, case, inputs, xp)
     return Expectation(case, seed, inputs, references, bounds, _place(op, "bound", case))
@@ -100,8 +100,7 @@ def _largest(draw: Draw, name: str, flat: Any) -> Any:
 def touch(op: Operator, case: Case, seed: int, inputs: Mapping[str, Any], others: Mapping[str, Any], xp: Any) -> None:
     """Put ``others`` (see ``outliers``) among the ``inputs``, in place and wherever the seed says.
 
-    So few that who looks at some places only is not likely to see one, and of a size that every sum and every maximum over
-    them feels.
+    So few that a kernel that samples its input is unlikely to see one, and large enough to affect every sum and maximum.
     """
     draw = Draw(xp, op.name, case.id, str(seed), "touched")
     for name, values in others.items():
@@ -245,7 +244,7 @@ def compare(
 
     Args:
         poison: the byte that filled ``got`` before; wrong elements that still hold it are counted.
-        bound_place: what gave the bound, for whoever reads that it is wrong.
+        bound_place: what gave the bound, for the message if it is wrong.
 
     Raises:
         SpecError: a bound of a finite reference is NaN or negative.

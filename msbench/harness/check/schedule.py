@@ -1,4 +1,4 @@
-"""Which cases are checked, and how: as much as finds wrong kernels, as little as keeps an evaluation short."""
+"""Chooses which cases to check and how: enough to find wrong kernels, few enough to keep an evaluation short."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def work(op: Operator, case: Case) -> float:
 
 
 def suspects(op: Operator, plan: Plan, case: Case) -> bool:
-    """Whether what finds cheating is tried when a case is measured: always, but of ``trusted`` versions on the cheapest case only."""
+    """Whether to test for cheating when a case is measured: always, but for ``trusted`` versions only on the cheapest case."""
     return not plan.trusted or case == min(plan.cases, key=lambda case: work(op, case))
 
 

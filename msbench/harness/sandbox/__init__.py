@@ -1,1 +1,1 @@
-"""What a candidate's process may do, and how it is talked to."""
+"""What a candidate's process may do, and communication with it."""

@@ -1,4 +1,4 @@
-"""What a process that runs a candidate's code can't do from then on: reach a network, start or disturb a process, write a file.
+"""Confines a process before it runs a candidate's code: no network, no starting or disturbing processes, no writing files.
 
 Two facilities of Linux that need no privileges, and work in plain containers: a seccomp filter (seccomp(2)), at which a
 forbidden system call stops and the referee is told which one it was (see ``guard.py``), and Landlock (landlock(7)), which
@@ -136,7 +136,7 @@ def confine(rules: Rules, *, told: bool = True) -> Confined:
 
 @cache
 def missing() -> str:
-    """What this kernel has not got of all this, tried in a process of its own; "" for nothing."""
+    """Which facilities this Linux kernel lacks, tried in a separate process; "" if none."""
     import subprocess  # which a worker has no use for
 
     try:

@@ -1,4 +1,4 @@
-"""The referee's side of ``confine.py``: hears of a system call at which a worker was stopped, and says what it was."""
+"""The referee's side of ``confine.py``: receives and describes the system call at which a worker was stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The child's side of the talk between msbench and a worker process: one JSON object a line over two inherited pipes.
+"""The child's side of the protocol between msbench and a worker process: one JSON object per line over two inherited pipes.
 
 A worker is a small script that ends in ``wire.serve({"launch": launch, …})``. Stdin, stdout and stderr are no part of
 the protocol, so that a kernel may print what it likes. The parent's side is ``process.WorkerProcess``.
@@ -71,7 +71,7 @@ def rules() -> str | None:
 
 
 def confine() -> None:
-    """Confine this process, before it loads a candidate, as its parent asked; the parent hears of what is forbidden."""
+    """Confine this process, before it loads a candidate, as its parent asked; forbidden calls are reported to the parent."""
     from msbench.harness.sandbox.confine import Rules
     from msbench.harness.sandbox.confine import confine as forbid
 

@@ -1,6 +1,6 @@
-"""What is read of a version before it runs: the files that it takes in, and what of its device code can't be played.
+"""Static screening before anything runs: a version's includes, and device code that can't be replayed.
 
-What its launcher does is not read here but recorded (``gpu/recorder.py``).
+What its launcher does is recorded, not screened (``gpu/recorder.py``).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["ElfObject", "device_variables", "is_library", "look_at_device_code",
 
 
 def is_library(candidate: Candidate) -> bool:
-    """Whether it may do what a library does: by where it lies, by what it links, or because it follows another contract."""
+    """Whether it may do what a library does: by its place, by what it links, or because it follows another contract."""
     return candidate.origin is Origin.LIBRARY or bool(candidate.link) or candidate.entry is not None
 
 
 def look_at_source(candidate: Candidate) -> Failure | None:
-    """Refuse a file for what its text says; None where nothing is wrong with it."""
+    """Refuse a file for its text; None if nothing is wrong."""
     return _refused(text.tricks(candidate.source))
 
 

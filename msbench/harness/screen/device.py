@@ -1,4 +1,4 @@
-"""Looks at what nvcc makes of a version on the way to its library: the files that it took in, and its device code."""
+"""Screens nvcc's intermediate files: the files included, and the device code."""
 
 from __future__ import annotations
 

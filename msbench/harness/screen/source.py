@@ -1,4 +1,4 @@
-"""Looks at a file's text, before anything is compiled: whether it takes in other files."""
+"""Screens a file's text for includes before anything is compiled."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _included(name: str, rest: str) -> str | None:
 
 
 def _strings(text: str) -> str:
-    """What the strings hold, those that stand beside each other joined as the compiler joins them."""
+    """The strings' contents, adjacent ones joined as the compiler joins them."""
     joined, end = [], -1
     for found in LEXEME.finditer(text):
         held = found["string"] if found["string"] is not None else found["raw"]

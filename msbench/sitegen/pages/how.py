@@ -1,4 +1,4 @@
-"""How we know: what was tried on the evaluator itself, and what came out."""
+"""How we know: the trials of the evaluator itself, and their results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMANDS: Mapping[Study, str] = {
 """What records a study that a database lacks."""
 
 TIMED = (Study.SAME, Study.SLOWDOWN, Study.THROUGHPUT)
-"""What a processor has no part in: its times are never shown."""
+"""Studies whose recordings on a CPU are ignored: its times are never shown."""
 
 MISTAKES = 12
 """How many kinds of mistake the table shows; those that were not rejected come before the others."""
@@ -89,14 +89,14 @@ def pages(site: Site) -> Iterator[Page]:
         "how.html",
         "how.html",
         "How we know",
-        "What was done to cheat, confuse and break the evaluator behind these figures, and what came out.",
+        "Attempts to cheat, confuse and break the evaluator behind these figures, and their results.",
         context,
         charts=itself is not None or time is not None,
     )
 
 
 def recordings(site: Site, study: Study) -> list[Recording]:
-    """The newest recording on a GPU and the newest on a processor; of kills all on that GPU and on that processor."""
+    """The newest recording on a GPU and the newest on a CPU; of kills all on that GPU and on that CPU."""
     chosen: dict[str, str] = {}
     found = []
     for proof in proofs(site.store, study):
@@ -119,7 +119,7 @@ def label(site: Site, proof: Proof) -> str:
 
 
 def later(found: Sequence[Recording]) -> Recording | None:
-    """The last recording, if the one before it is of another version of the evaluator: what one missed the other may find."""
+    """The last recording, if the one before is from another version of the evaluator: it may find what the other missed."""
     in_turn = sorted(found, key=lambda one: one.proof.created_at)
     return in_turn[-1] if len({one.proof.harness for one in in_turn[-2:]}) == 2 else None
 
@@ -133,7 +133,7 @@ def paces(site: Site) -> list[trials.Pace]:
 def headlines(
     found: Mapping[Study, Sequence[Recording]], paces: Sequence[trials.Pace]
 ) -> list[tuple[str, str, str, str]]:
-    """The figures at the top, as (value, its interval, what it is, its day); a study that was not recorded has none."""
+    """The figures at the top, as (value, its interval, its meaning, its day); an unrecorded study has none."""
     shown: list[tuple[str, str, str, str]] = []
     if found[Study.EXPLOITS]:
         best = found[Study.EXPLOITS][0]
@@ -146,7 +146,7 @@ def headlines(
         shown.append((*_proportion(wrong[0].proof.held, wrong[0].proof.total), what, _day(wrong)))
     agreement = trials.agreement(trials.pairs(_of_one(found[Study.SAME])))
     if agreement:
-        what = f"identical pairs not told apart on {found[Study.SAME][0].where}"
+        what = f"identical pairs found equal on {found[Study.SAME][0].where}"
         shown.append((*_proportion(agreement.covered, agreement.pairs), what, _day(found[Study.SAME][:1])))
     if found[Study.SLOWDOWN]:
         slowed = found[Study.SLOWDOWN][:1]
@@ -161,7 +161,7 @@ def headlines(
     if paces:
         newest = paces[0]
         shown.append(
-            (fmt.count(newest.per_hour), "", "candidates judged an hour on one GPU", fmt.day(newest.created_at))
+            (fmt.count(newest.per_hour), "", "candidates judged per hour on one GPU", fmt.day(newest.created_at))
         )
     return shown
 

@@ -1,4 +1,4 @@
-"""How figures are made: the rules in short, and the facts of this database that they rest on."""
+"""How figures are made: the rules in brief, with this database's numbers."""
 
 from __future__ import annotations
 
@@ -15,26 +15,24 @@ from msbench.store.tables import EvaluationRow
 NAVIGATION = (("Method", "method.html"),)
 
 ORIGINS = {
-    Origin.NAIVE: "The plain kernel that comes with each operator. Every other version is compared with it.",
-    Origin.LIBRARY: "A call of a vendor's library, such as cuBLASLt, cuDNN, CUB or cuSPARSE, behind the operator's launcher.",
-    Origin.AGENT: "Came out of a run of msbench optimize, whose page says who answered the prompts.",
-    Origin.EXPERT: "Came with msbench as the best of its task at the time, written outside of such a run: there is no conversation to show.",
-    Origin.EXTERNAL: "Somebody's own file, given to msbench eval.",
+    Origin.NAIVE: "The plain kernel that comes with each operator, the reference for every other version.",
+    Origin.LIBRARY: "A vendor library call, such as cuBLASLt, cuDNN, CUB or cuSPARSE, behind the operator's launcher.",
+    Origin.AGENT: "From a run of msbench optimize, whose page says who answered the prompts.",
+    Origin.EXPERT: "Shipped with msbench as its task's best version at the time, written outside a run: there is no conversation to show.",
+    Origin.EXTERNAL: "A user's file, given to msbench eval.",
 }
 """Where versions come from."""
 
-REFERENCES = (
-    "Takes the place of a library where none has the operator: what a good programmer writes without measuring."
-)
+REFERENCES = "Stands in where no library has the operator: code that a good programmer writes without measuring."
 
 VARIANTS = {
-    "aligned": "The plain check: two launches, on outputs poisoned differently, whose results are compared.",
-    "misaligned": "Arrays aligned to their element only: finds 16-byte accesses where they are not allowed.",
-    "repeat": "Four launches, each over the outputs of the one before: finds races, and outputs that are added to.",
-    "aba": "Inputs A, then others (B) at the same addresses, then A again: finds results that are remembered.",
-    "touched": "A second launch in which a few elements are others: finds results that are remembered by a few elements.",
-    "recorded": "A call is recorded as a CUDA graph, which is read, and replayed on other inputs: finds work on another stream or "
-    "by the host, and work that is done only sometimes.",
+    "aligned": "The basic check: two launches on differently poisoned outputs, whose results are compared.",
+    "misaligned": "Arrays aligned only to their element type: finds 16-byte accesses where they are not allowed.",
+    "repeat": "Four launches, each over the outputs of the one before: finds races, and outputs that are accumulated into.",
+    "aba": "Inputs A, then others (B) at the same addresses, then A again: finds cached results.",
+    "touched": "A second launch with a few elements changed: finds results cached by a few elements.",
+    "recorded": "A call is recorded as a CUDA graph, inspected, and replayed on other inputs: finds work on another stream or "
+    "by the host, and work done only sometimes.",
 }
 """What each variant of a check does with the kernel, and what it finds."""
 

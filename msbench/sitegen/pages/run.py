@@ -53,7 +53,7 @@ def conversations(site: Site, run: Run) -> Iterator[Page]:
         if href.startswith(run.href.removesuffix(".html")):
             calls = exchanges(site.calls(run.row.id, row.number), seen)
             title = f"Step {row.number} of run {run.row.id[:8]}: the conversation"
-            says = f"What was asked and answered in step {row.number} of a run that optimized {run.task.title} in {run.task.precision}."
+            says = f"Prompts and answers of step {row.number} of a run that optimized {run.task.title} in {run.task.precision}."
             context = {
                 "run": run,
                 "row": row,
