@@ -58,7 +58,10 @@ OPERATOR = Operator(
         "output, so small outputs count like large ones, and allows two roundings to the element type, as the "
         "vendor's library needs in bf16."
     ),
-    library_note="cudnnSoftmaxForward in its accurate (max-subtracted) form.",
+    library_note=(
+        "cudnnSoftmaxForward in its accurate (max-subtracted) form, by the fastest of three ways to describe the matrix to it. "
+        "cuDNN's graph API has a softmax only as a part of attention."
+    ),
     flops_note=(
         "An exponential and a maximum count as one operation each; computed, an exponential is several "
         "multiplications and additions, and a maximum is neither."

@@ -60,7 +60,8 @@ OPERATOR = Operator(
     ),
     library_note=(
         "cub::DeviceRadixSort::SortPairsDescending, which is stable and so follows the rule for ties, then the first k. "
-        "cub::DeviceTopK is not in the CCCL 3.0 of CUDA 13.0."
+        "cub::DeviceTopK is no rival: it is not in the CCCL 3.0 of CUDA 13.0, and that of CCCL 3.2 returns the k values in no order "
+        "and any of those that tie for the last place."
     ),
     bytes_note=(
         "CUB sorts: it reads the values once for the digits' counts, and reads and writes values and indices once for each digit."

@@ -2,7 +2,8 @@
 
 from msbench.optimize.best import write_best
 from msbench.optimize.budget import Budget, Spend
-from msbench.optimize.engine import ROUNDS, Event, Summary, optimize
+from msbench.optimize.engine import ROUNDS, optimize
+from msbench.optimize.events import Event, Summary
 from msbench.optimize.settings import Settings
 from msbench.optimize.together import Ended, Together
 

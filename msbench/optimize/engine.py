@@ -1,42 +1,35 @@
-"""The engine: strategy -> agents -> evaluate -> store, until the rounds or the budget are used up."""
+"""The engine's loop: ask the strategy, make its steps, until the rounds or the budget are used up; then prove the best version."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from threading import RLock
-from typing import Any
 
-from msbench import operators
-from msbench.agents import DEBUG, Draft, History, Proposal, Strategy
-from msbench.agents._source import token_form
+from msbench.agents import DEBUG, History, Proposal, Strategy
 from msbench.errors import (
     BudgetExceeded,
     ExecutorError,
-    MsbenchError,
     ProviderUnavailable,
     RecordingEnded,
-    ReplyError,
     ToolchainError,
     WaitingForAnswer,
 )
 from msbench.harness.evaluate import Executor, Plan, Progress, evaluate
 from msbench.harness.protocols import Remembers
-from msbench.model import Candidate, Evaluation, Origin, Outcome, Status
+from msbench.model import Outcome, Status
 from msbench.optimize.begin import reopen, start
-from msbench.optimize.briefings import Briefings, newest
+from msbench.optimize.briefings import Briefings
 from msbench.optimize.budget import Budget
-from msbench.optimize.comparison import Ratio, overall, paired, score
 from msbench.optimize.desk import Desk
-from msbench.optimize.evaluating import Climbed, Evaluate, Evaluating
-from msbench.optimize.hidden import told
+from msbench.optimize.evaluating import Evaluate, Evaluating
+from msbench.optimize.events import Event, Summary, Watcher
 from msbench.optimize.journal import Journal, now
-from msbench.optimize.judge import DUPLICATE, UNCHANGED, USABLE, Verdict, failure_text, judge
+from msbench.optimize.judge import USABLE, failure_text
+from msbench.optimize.judging import Judging
 from msbench.optimize.settings import Settings
+from msbench.optimize.steps import Steps
 from msbench.providers import Provider
 from msbench.spec import Task
-from msbench.statistics import Logs
 from msbench.store.store import Store
 from msbench.store.tables import StepRow
 
@@ -46,35 +39,6 @@ ROUNDS = 5
 
 REPAIRS_A_ROUND = 4
 """Repairs that a run may have for each of its rounds: a strategy that only repairs comes to an end."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that happened in a run, for display. ``kind``: started, resumed, asked, invited, answered, evaluated, step, ended."""
-
-    run: str
-    kind: str
-    step: int
-    text: str
-    outcome: Outcome | None = None
-    speedup: float | None = None
-    task: str = ""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """How a run ended. ``speedup`` is the best version's over naive; None where nothing was measured."""
-
-    run_id: str
-    status: str
-    note: str
-    steps: int
-    best_version_id: str | None
-    speedup: float | None
-    spend: dict[str, Any] = field(default_factory=dict)
-
-
-Watcher = Callable[[Event], None]
 
 
 def optimize(
@@ -127,20 +91,6 @@ def optimize(
     return _Engine(task, strategy, provider, executor, journal, command, progress, watch, evaluates or evaluate).run()
 
 
-@dataclass
-class _Drafted:
-    """One step on its way: its proposal and draft, then its version, evaluation and verdict."""
-
-    number: int
-    proposal: Proposal
-    draft: Draft
-    candidate: Candidate | None = None
-    version: str | None = None
-    evaluation_id: str | None = None
-    verdict: Verdict | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
-
-
 class _Engine:
     """One session of one run."""
 
@@ -162,16 +112,15 @@ class _Engine:
         self._evaluating = Evaluating(
             task, self._settings.plan, executor, journal, self._ledger, evaluates, command, progress, self._tell
         )
-        versions = operators.versions(task.operator, task.precision)
-        self._naive = next(c for c in versions if c.origin is Origin.NAIVE)
-        self._libraries = [c for c in versions if c.origin is Origin.LIBRARY]
+        self._judging = Judging(task, self._cases, executor.measures, journal, self._evaluating)
         device = executor.device()
         timed = executor.measures or device.kind == "cuda"
         ceilings = journal.recorded_ceilings() if isinstance(executor, Remembers) else None
         ceilings = ceilings or executor.ceilings()
         self._briefings = Briefings(task, self._settings, device, ceilings, timed, journal)
-
-    # ------------------------------------------------------------------ the loop
+        self._made = Steps(
+            task, self._cases, strategy, journal, self._evaluating, self._judging, self._briefings, self._desk, self._committed
+        )  # fmt: skip
 
     def run(self) -> Summary:
         """Go on until there is nothing left to do; then say so in the run's row."""
@@ -208,7 +157,7 @@ class _Engine:
         notes = []
         while self._journal.steps:
             best = self._journal.history().best
-            if best.version is None or best.version == self._naive.id or self._journal.proven(best.version):
+            if best.version is None or best.version == self._judging.naive.id or self._journal.proven(best.version):
                 break
             try:
                 evaluation = self._evaluating.proof(self._journal.source(best.version))
@@ -220,19 +169,15 @@ class _Engine:
             if evaluation.status is Status.UNSUPPORTED:
                 notes.append("The best version can't be checked on further hidden cases here.")
                 break
-            failure = failure_text(self._told(evaluation))
+            failure = failure_text(self._judging.told(evaluation))
             notes.append(f"Step {best.number} failed on hidden cases that were drawn anew ({failure.rstrip('.')}).")
         return " ".join(notes)
 
-    def _told(self, evaluation: Evaluation) -> Evaluation:
-        """The evaluation as agents and people are told of its failure."""
-        return replace(evaluation, failure=told(evaluation, self._task.operator, self._cases))
-
     def _steps(self) -> str:
         if not self._journal.steps:
-            self._baseline()
+            self._made.baseline()
         if self._settings.start and len(self._journal.steps) == 1:
-            self._fork(self._settings.start)
+            self._made.fork(self._settings.start)
         while True:
             history = self._journal.history()
             asked = self._strategy.ask(history)
@@ -246,8 +191,7 @@ class _Engine:
                     return ""
                 rounds = len(history.attempts) - 1 - repairs
                 return f"After {repairs} repairs in {rounds} rounds there are no more."
-                return ""
-            self._generation(len(history.attempts), history, chosen)
+            self._made.generation(len(history.attempts), history, chosen)
 
     def _within_rounds(self, history: History, proposals: Sequence[Proposal]) -> list[Proposal]:
         """Of the proposals those for which rounds, or repairs, are left."""
@@ -276,233 +220,19 @@ class _Engine:
         self._tell("ended", status, len(history.attempts) - 1, speedup=speedup)
         return Summary(run.id, status, note, len(history.attempts), run.best_version_id, speedup, run.spend)
 
-    # ------------------------------------------------------------------ steps
+    def _desk(self, number: int, index: int, before: int) -> Desk:
+        return Desk(
+            number, index, before, self._task.operator, self._provider, self._journal, self._ledger, self._evaluating,
+            self._briefings, self._lock, self._settings.max_tokens, self._progress, self._tell,
+        )  # fmt: skip
 
-    def _baseline(self) -> None:
-        """Step 0: the naive kernel and the vendor libraries, against each other."""
-        started = now()
-        stored = self._journal.already_evaluated(self._naive)
-        evaluation_id = stored or self._evaluating.baseline([*self._libraries, self._naive])
-        evaluation = self._journal.evaluation(evaluation_id)
-        if evaluation.status not in USABLE:
-            raise MsbenchError(
-                f"The naive kernel of {self._task.id} is the reference, and it fails: "
-                f"{failure_text(self._told(evaluation))} "
-                f"See `msbench eval` of {self._task.operator.folder}/naive.cu."
-            )
-        speedup = score(paired(evaluation, evaluation, self._cases), self._cases)
-        verdict = Verdict(Outcome.BASELINE, speedup, None, self._baseline_lesson(evaluation))
-        step = _Drafted(0, Proposal(self._naive.id, "baseline"), Draft(None), verdict=verdict)
-        step.version, step.evaluation_id = self._naive.id, evaluation_id
-        self._commit(started, [step])
-
-    def _baseline_lesson(self, naive: Evaluation) -> str:
-        if not naive.measurements:
-            return "Checked, not measured: this executor has no times."
-        scores = self._library_scores(naive)
-        if not scores:
-            return "No vendor library was measured on every case."
-        return "; ".join(f"{c.label}: {value:.3f}x over naive" for c, value in scores) + "."
-
-    def _library_scores(self, naive: Evaluation) -> list[tuple[Candidate, float]]:
-        """The libraries that were measured with ``naive`` on every case, the fastest first."""
-        found = newest([e for e in self._journal.companions(naive) if e.candidate.origin is Origin.LIBRARY])
-        scores = [(e.candidate, score(paired(naive, e, self._cases), self._cases)) for e in found if e.status in USABLE]
-        return sorted(((c, s) for c, s in scores if s is not None), key=lambda pair: -pair[1])
-
-    def _fork(self, version: str) -> None:
-        """Step 1 of a run that goes on from a known version: that version, measured here."""
-        started = now()
-        source = self._journal.version(version)
-        plan = f"Goes on from version {source.id[:12]}."
-        step = _Drafted(1, Proposal(self._naive.id, "fork"), Draft(source.source, plan))
-        step.candidate, step.version = source, source.id
-        self._evaluated([step])
-        self._commit(started, [step])
-
-    def _generation(self, number: int, history: History, proposals: Sequence[Proposal]) -> None:
-        """The steps that a strategy proposed together: drafted concurrently, measured in one group, committed as one."""
-        started = now()
-        steps: list[_Drafted] = []
-        further: list[tuple[Proposal, Draft]] = []
-        for index, (proposal, drafts) in enumerate(
-            zip(proposals, self._drafts(number, history, proposals), strict=True)
-        ):
-            steps.append(_Drafted(number + index, proposal, drafts[0]))
-            further += [(proposal, draft) for draft in drafts[1:]]
-        steps += [_Drafted(number + len(proposals) + k, *more) for k, more in enumerate(further)]
-        known = self._journal.known([self._naive, *self._libraries])
-        for step in steps:
-            self._recognise(step, known)
-        self._evaluated([step for step in steps if step.candidate])
-        self._commit(started, steps)
-
-    def _drafts(self, number: int, history: History, proposals: Sequence[Proposal]) -> list[list[Draft]]:
-        """The drafts of each proposal. All are asked for, whatever comes of the others, before an error is one of them all."""
-        for parent in dict.fromkeys(p.parent for p in proposals):
-            attempt = history.of_version(parent)
-            if attempt is None or attempt.outcome is not Outcome.FAILED:
-                self._evaluating.profiled(self._journal.source(parent))
-        before = sum(call.step_number < number for call in self._journal.calls)
-
-        def draft(index: int, proposal: Proposal) -> list[Draft]:
-            desk = Desk(
-                number + index, index, before, self._task.operator, self._provider, self._journal, self._ledger,
-                self._evaluating, self._briefings, self._lock, self._settings.max_tokens, self._progress, self._tell,
-            )  # fmt: skip
-            try:
-                briefing = self._briefings.make(history, proposal.parent, proposal.others)
-                found = self._strategy.draft(proposal, briefing, desk)
-            except ReplyError as error:
-                found = Draft(None, problem=str(error))
-            return [found] if isinstance(found, Draft) else list(found) or [Draft(None, problem="There is no draft.")]
-
-        if len(proposals) == 1:
-            return [draft(0, proposals[0])]
-        with ThreadPoolExecutor(len(proposals), thread_name_prefix="msbench-draft") as pool:
-            asked: list[Future[list[Draft]]] = [pool.submit(draft, i, p) for i, p in enumerate(proposals)]
-        errors = [error for one in asked if (error := one.exception()) is not None]
-        for error in sorted(errors, key=lambda error: isinstance(error, WaitingForAnswer)):
-            raise error
-        return [one.result() for one in asked]
-
-    def _recognise(self, step: _Drafted, known: dict[str, str]) -> None:
-        """Make a version of a draft, unless there is none in it, or it is one that this run has already."""
-        if step.draft.source is None:
-            step.verdict = Verdict(Outcome.NO_KERNEL, None, None, step.draft.problem)
-            return
-        operator, precision = self._task.operator.name, self._task.precision
-        parents = (step.proposal.parent, *step.proposal.others)
-        candidate = Candidate(operator, precision, step.draft.source, Origin.AGENT, f"step {step.number}", parents)
-        form = token_form(candidate)
-        if form in known:
-            step.version = known[form]
-            step.verdict = UNCHANGED if step.version == step.proposal.parent else DUPLICATE
-            return
-        known[form] = candidate.id
-        step.candidate, step.version = candidate, candidate.id
-
-    def _evaluated(self, steps: Sequence[_Drafted]) -> None:
-        """Evaluate drafts together and judge each, the later ones also beside the earlier ones."""
-        if not steps:
-            return
-        climbed = self._climbed(steps)
-        history = self._journal.history()  # of which the evaluation may have refuted a version
-        best = history.best.version
-        for step in steps:
-            found = climbed[step.number]
-            step.evaluation_id, step.seconds = found.evaluation_id, dict(found.seconds)
-            step.verdict = self._judged(step, found, best, self._base(history, step.proposal.parent))
-            if step.verdict.outcome is Outcome.IMPROVED:
-                best = step.version
-
-    def _climbed(self, steps: Sequence[_Drafted]) -> dict[int, Climbed]:
-        """What came of drafts beside the best version that there is: once more, if what was the best failed beside them."""
-        found = self._climb(steps[0].number, steps)
-        tried: set[str | None] = set()
-        while (best := self._journal.history().best.version) not in tried:
-            tried.add(best)
-            again = [step for step in steps if self._lacks(found[step.number], best)]
-            if again:
-                found |= self._climb(steps[0].number, again, again=True)
-        return found
-
-    def _climb(self, number: int, steps: Sequence[_Drafted], *, again: bool = False) -> dict[int, Climbed]:
-        history = self._journal.history()
-        bases = {s.number: base for s in steps if (base := self._base(history, s.proposal.parent)) is not None}
-        return self._evaluating.drafts(
-            number,
-            {step.number: step.candidate for step in steps if step.candidate},
-            {number: self._journal.source(base) for number, base in bases.items()},
-            self._yardsticks(history, list(bases.values())),
-            again=again,
-        )
-
-    def _lacks(self, found: Climbed, best: str | None) -> bool:
-        """Whether a draft was measured in full, but not beside the best version."""
-        evaluation = self._journal.evaluation(found.evaluation_id)
-        if not self._measures or found.screened or evaluation.status not in USABLE or best == self._naive.id:
-            return False
-        return best not in {companion.candidate.id for companion in self._journal.companions(evaluation)}
-
-    def _judged(self, step: _Drafted, found: Climbed, best: str | None, base: str | None) -> Verdict:
-        evaluation = self._journal.evaluation(found.evaluation_id)
-        over_naive = self._over(evaluation, self._naive.id)
-        whole = len(over_naive) == len(self._cases)
-        return judge(
-            self._told(evaluation),
-            score(over_naive, self._cases),
-            _ratio(self._over(evaluation, best)) if whole else None,
-            _ratio(self._over(evaluation, base)) if whole or found.screened else None,
-            step.draft.predicted_speedup,
-            screened=found.screened,
-        )
-
-    def _commit(self, started: str, steps: Sequence[_Drafted]) -> None:
-        rows: list[tuple[StepRow, dict[str, Any]]] = []
-        for step in steps:
-            assert step.verdict is not None
-            row = StepRow(
-                id="",
-                run_id=self._journal.run.id,
-                number=step.number,
-                parent_version_id=step.proposal.parent if step.number else None,
-                version_id=step.version,
-                evaluation_id=step.evaluation_id,
-                action=step.proposal.action,
-                plan=step.draft.plan,
-                hypothesis=step.draft.hypothesis,
-                predicted_speedup=step.draft.predicted_speedup,
-                predicted_cases=dict(step.draft.predicted_cases) or None,
-                speedup=step.verdict.speedup,
-                outcome=step.verdict.outcome.value,
-                held=step.verdict.held,
-                lesson=step.verdict.lesson,
-                started_at=started,
-                finished_at=now(),
-            )
-            rows.append((row, dict(step.draft.notes) | ({"seconds": step.seconds} if step.seconds else {})))
-        self._journal.add_steps(rows)
+    def _committed(self, rows: Sequence[StepRow]) -> None:
         self._journal.update(spend=self._ledger.stored(), best_version_id=self._journal.history().best.version)
-        for row, _ in rows:
+        for row in rows:
             self._tell("step", row.lesson, row.number, Outcome(row.outcome), row.speedup)
-
-    # ------------------------------------------------------------------ comparing
-
-    def _yardsticks(self, history: History, bases: Sequence[str]) -> list[Candidate]:
-        """What drafts are measured beside: naive, the fastest library, their parents and the best version so far.
-
-        Nothing, where nothing is measured. Only times of one group compare to the percent that decides.
-        """
-        if not self._measures:
-            return []
-        evaluation_id = self._journal.steps[0].evaluation_id
-        scores = self._library_scores(self._journal.evaluation(evaluation_id)) if evaluation_id else []
-        earlier = [v for v in (*bases, history.best.version) if v is not None]
-        known = [self._naive, *(candidate for candidate, _ in scores[:1]), *map(self._journal.source, earlier)]
-        return list({candidate.id: candidate for candidate in known}.values())
-
-    def _over(self, evaluation: Evaluation, version: str | None) -> dict[str, Logs]:
-        """How it compares to another version, paired within the measurement's groups, by case."""
-        by_case: dict[str, Logs] = {}
-        for companion in self._journal.companions(evaluation):
-            if companion.candidate.id == version:
-                by_case |= paired(companion, evaluation, self._cases)
-        return by_case
-
-    def _base(self, history: History, version: str) -> str | None:
-        """``version``, or, if it was not measured, the last measured version that it came from."""
-        attempt = history.of_version(version)
-        while attempt is not None and attempt.speedup is None and attempt.parent not in (None, attempt.version):
-            attempt = history.of_version(attempt.parent or "")
-        return attempt.version if attempt else None
 
     def _tell(
         self, kind: str, text: str, step: int = 0, outcome: Outcome | None = None, speedup: float | None = None
     ) -> None:
         if self._watch:
             self._watch(Event(self._journal.run.id, kind, step, text, outcome, speedup, self._task.id))
-
-
-def _ratio(by_case: dict[str, Logs]) -> Ratio | None:
-    return overall(by_case) if by_case else None

@@ -22,7 +22,7 @@ from msbench.harness.batch.coordinator import Job, JobError, evaluate_all
 from msbench.harness.evaluate import Executor, Plan, Progress
 from msbench.model import BuildResult, Candidate, Evaluation
 from msbench.optimize.deadline import Deadline
-from msbench.optimize.engine import Summary
+from msbench.optimize.events import Summary
 from msbench.spec import Operator, Precision
 
 _LOOK_S = 0.5

@@ -205,7 +205,8 @@ def test_code_is_copied_without_line_numbers(reader: Reader, built: Path, versio
     )
     reader.js("document.querySelector('button[data-copy=code]').click()")
     reader.wait("window.copied")
-    assert reader.js("return window.copied") == (built / page.replace(".html", ".cu")).read_text(encoding="utf-8")
+    file = reader.js("return document.querySelector('.source a[download]').getAttribute('href')")
+    assert reader.js("return window.copied") == (built / page).parent.joinpath(file).read_text(encoding="utf-8")
 
 
 def test_a_diff_stands_side_by_side_and_on_a_phone_in_one_column(

@@ -31,8 +31,8 @@ VARIANTS = {
     "repeat": "Four launches, each over the outputs of the one before: finds races, and outputs that are accumulated into.",
     "aba": "Inputs A, then others (B) at the same addresses, then A again: finds cached results.",
     "touched": "A second launch with a few elements changed: finds results cached by a few elements.",
-    "recorded": "A call is recorded as a CUDA graph, inspected, and replayed on other inputs: finds work on another stream or "
-    "by the host, and work done only sometimes.",
+    "recorded": "A call is captured from its stream, inspected, and its launches are repeated on other inputs without the "
+    "launcher: finds work on another stream or by the host, and work done only sometimes.",
 }
 """What each variant of a check does with the kernel, and what it finds."""
 
