@@ -166,7 +166,7 @@ def test_an_answer_to_another_version_of_its_prompt_is_set_aside(tmp_path: Path)
     ):
         ask("second")
     answer.write_text(f"{head}\nAn answer that travelled, beside the new prompt.")
-    with pytest.raises(WaitingForAnswer, match="to another version"):
+    with pytest.raises(WaitingForAnswer, match="another version of its prompt"):
         ask("second")
     answer.write_text(prompt.read_text().splitlines()[0] + "\nRight.")
     assert ask("second").text == "Right."

@@ -109,20 +109,20 @@ def test_right_kernel_passes_every_check(plain: CpuExecutor) -> None:
 @pytest.mark.parametrize("precision", list(Precision))
 def test_the_operators_kernels(patient: tuple[CpuExecutor, CpuExecutor], name: str, precision: Precision) -> None:
     """Naive kernels and stated bars run here; of other versions, those that use nothing that only a GPU has. Those take long
-    (a block of 1024 threads is one thread here): sanitized they get the quick checks alone, and those in one precision only.
+    (a block of 1024 threads is one thread here): sanitized they get the quick checks alone, and operators take turns in which
+    precision they are run, where one source serves both.
     """
     plain, sanitized = patient
     op = operators.load(name)
     full = Plan(cases=operators.select_cases(op, "smallest"), heldout=1, measure=False)
+    sources = {(v.label, p): v.source for p in op.precisions for v in operators.versions(op, p)}
+    turn = op.precisions[operators.names().index(name) % len(op.precisions)]
     for version in operators.versions(op, precision):
-        if version.link:
-            continue
         is_plain = version.label in ("naive", "straightforward")
-        ways = [(plain, full), (sanitized, full if is_plain else replace(full, checks=Checks.QUICK))]
-        shared = version.source == next(
-            v.source for v in operators.versions(op, Precision.FP32) if v.label == version.label
-        )
-        for executor, plan in ways[: 1 if precision is Precision.BF16 and shared else 2]:
+        elsewhere = precision is not turn and version.source == sources.get((version.label, turn))
+        if version.link or (elsewhere and not is_plain):
+            continue
+        for executor, plan in ((plain, full), (sanitized, full if is_plain else replace(full, checks=Checks.QUICK))):
             (found,) = evaluate(executor, op, precision, [version], plan, command="test")
             needs_gpu = found.status is Status.UNSUPPORTED and not is_plain
             assert needs_gpu or found.status is Status.PASSED, f"{version.label}: {found.failure}"
