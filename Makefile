@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test look sweep faults proofs fuzz lint clean
+.PHONY: help demo test look sweep faults proofs record fuzz lint clean
 
 help:
 	@echo "make demo   optimize two kernels and build the site (no GPU or key needed; both are used when there)"
@@ -12,6 +12,7 @@ help:
 	@echo "make sweep  every kernel and every mutant on all affordable cases, on the processor"
 	@echo "make faults kill 200 commands at random points and record what came of it, on the processor"
 	@echo "make proofs on a GPU: what the site shows under How we know, into db/local.sqlite"
+	@echo "make record on a GPU: time every shipped version in one session, publish it and build site/"
 	@echo "make fuzz   bad input of every kind, twenty times as much as make test tries"
 	@echo "make clean  remove the environment, the caches and build/"
 
@@ -63,6 +64,13 @@ proofs: $(VENV)/.stamp
 	$(BIN)/msbench study --tasks 20 --pairs 3 --resume
 	$(BIN)/python -m tests.faults.study --executor cuda --commands merge,build-site --kills 80 --jobs 6 --resume
 	$(BIN)/python -m tests.faults.study --executor cuda --commands optimize,bench --kills 6,34 --jobs 1 --resume
+
+# What a published figure rests on. An interrupted bench goes on.
+record: $(VENV)/.stamp
+	$(BIN)/msbench bench --executor cuda --versions naive,library,best --batch 12 --resume
+	$(BIN)/msbench db publish db/local.sqlite
+	$(BIN)/msbench build-site --db db/published.sqlite --out site
+	$(BIN)/msbench standings --db db/published.sqlite --markdown docs/kernels.md
 
 fuzz: $(VENV)/.stamp
 	HYPOTHESIS_PROFILE=fuzz MSBENCH_TEST_SEEDS=1000 $(BIN)/pytest -n 2 tests/fuzz tests/test_operators_kernels.py --timeout 3600
