@@ -48,8 +48,8 @@ def photograph(reader: Reader, target: Path) -> None:
 
 def print_out(reader: Reader, target: Path) -> None:
     """The page that is open on A4 paper, as a PDF, and as one long PNG."""
+    reader.screen(720)  # which sets the medium, too
     reader.window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    reader.screen(720)
     photograph(reader, target.with_suffix(".png"))
     reader.window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     size = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": False}
