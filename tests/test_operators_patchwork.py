@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from msbench.errors import SpecError
 from msbench.harness.inputs import Draw
-from msbench.operators import patchwork
+from msbench.operators import keys, patchwork
 
 seeds = st.integers(0, 10**9)
 some = settings(deadline=None, max_examples=40)
@@ -48,6 +48,16 @@ def kind_of(patch: np.ndarray) -> str:
     found = [kind for limit, kind in (largest | smaller).items() if limit / 2 < size.max() <= limit]
     assert len(found) == 1, size.max()
     return found[0]
+
+
+@some
+@given(seeds, st.integers(0, 2**17))
+def test_the_largest_keys_lie_a_power_of_two_apart(seed: int, count: int) -> None:
+    drawn = np.asarray(keys.draw(Draw(np, "test", str(seed)), "x", count, "scattered"))
+    places = np.flatnonzero(np.isfinite(drawn) & (drawn > 2.0**41))
+    apart = 2 ** max(0, count.bit_length() - 9)
+    assert count < 256 or 6 <= len(places) <= 512
+    assert len(np.unique(places % apart)) <= 1
 
 
 @some

@@ -222,25 +222,28 @@ def bench(
         last.enter_context(
             closing(cast("Generator[object, None, None]", stream))
         )  # an error below ends its threads before the executor
-        for number, (job, results) in enumerate(stream, 1):
-            if isinstance(results, MsbenchError):
-                err.print(f"[red]{job.task}[/]: {escape(str(results))}", soft_wrap=True)
-                failed += len(job.candidates)
-                continue
-            with job.spans.recording() if job.spans else nullcontext(), span("store"):
-                store.add_evaluations(job.operator, results)
-            if job.spans:
-                passages.append(Passage.of(job))
-            failed += sum(r.status not in (Status.PASSED, Status.UNSUPPORTED) for r in results)
-            report.evaluation(out, job.operator, results)
-            live.task(f"{number} of {len(jobs)} tasks done")
+        try:
+            for number, (job, results) in enumerate(stream, 1):
+                if isinstance(results, MsbenchError):
+                    err.print(f"[red]{job.task}[/]: {escape(str(results))}", soft_wrap=True)
+                    failed += len(job.candidates)
+                    continue
+                with job.spans.recording() if job.spans else nullcontext(), span("store"):
+                    store.add_evaluations(job.operator, results)
+                if job.spans:
+                    passages.append(Passage.of(job))
+                failed += sum(r.status not in (Status.PASSED, Status.UNSUPPORTED) for r in results)
+                report.evaluation(out, job.operator, results)
+                live.task(f"{number} of {len(jobs)} tasks done")
+        finally:  # of an interrupted one, too, it tells where the time went
+            if passages:
+                report.throughput(out, Throughput(tuple(passages)))
         if passages:
             passed, now = Throughput(tuple(passages)), datetime.now(UTC).isoformat(timespec="milliseconds")
             worked = chosen.checked_on() if isinstance(chosen, Remembers) else chosen.device()
             store.add_device(worked)
             place = {"device_id": worked.id, "harness": harness_digest(), "command": command}
             store.add_trials(trials(passed, **place, created_at=now))
-            report.throughput(out, passed)
     report.repeat(out, repeated(command, db))
     if failed:
         err.print(f"{failed} version(s) did not pass; the tables above say why.")

@@ -24,7 +24,7 @@ from msbench.gpu.bindings import Call, CallFailed, Node, doubles, integers, load
 from msbench.harness.sandbox import wire
 from msbench.harness.sandbox.confine import Rules, confine
 
-_TRIES = 3  # of a batch that a busy host could not enqueue in time
+_TRIES = 2  # of a batch that a busy host could not enqueue in time
 _COMMANDS = (
     *(
         "open",
@@ -159,7 +159,7 @@ class Worker:
         """Time cold repetitions; times in milliseconds as CUDA gives them.
 
         ``drawn``: which elements of the inputs are swapped before each repetition (see ``timing.permute``). ``kept``: the
-        repetition whose outputs are there at the end, or -1; there are no times where the host was too slow for that batch.
+        repetition whose outputs are there at the end, or -1. No times: the host was too slow to enqueue the batch.
         """
 
         def batch(ms: Any, stage: Any) -> int:
@@ -180,7 +180,7 @@ class Worker:
         return self._timed(batch, repetitions)
 
     def hot(self, plays: int, samples: int, launches: int, warm: bool) -> dict[str, Any]:
-        """Time ``samples`` rows of calls with nothing between them (of so many empty kernels, for ``launches``)."""
+        """Time ``samples`` rows of calls with nothing between them (of so many empty kernels, for ``launches``); none as in ``cold``."""
 
         def rows(ms: Any, stage: Any) -> int:
             return int(self._runner.runner_hot(launches, plays, samples, int(warm), ms, stage))
@@ -288,7 +288,7 @@ class Worker:
             code = batch(ms, ctypes.byref(stage))
             if code != bindings.BLOCKED:
                 break
-        if code == bindings.BLOCKED and tries == 1:
+        if code == bindings.BLOCKED:
             return {"ms": []}
         self._done(code, stage)
         return {"ms": list(ms)}

@@ -26,7 +26,8 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
 
     ``descending``: from 1 to -1. ``magnitudes``: both signs, from 2^-100 to 2^100. ``signed_zeros``: -0, 0 and ±1. ``nan``:
     one key in four is NaN, the others are small integers or infinite. ``negative``: patches without a key above zero. Every NaN
-    has a clear sign bit. Zeros of ``patchwork`` are negative, so that who loses the sign is found out.
+    has a clear sign bit. Zeros of ``patchwork`` are negative, so that who loses the sign is found out. In ``scattered``, 8 to 512
+    large keys lie a power of two apart: threads that stride over the array have no equal shares of the largest.
     """
     xp = rng.xp
     match distribution:
@@ -51,4 +52,8 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
             values.view("uint32") & 0x7FFFFFFF
         ) < 2**16  # what bf16 rounds to zero, too; by its bits, which CuPy leaves alone
         values = xp.where(small, xp.float32(-0.0), values)
+    if distribution == "scattered":
+        stride = 2 ** max(0, count.bit_length() - 4 - rng.position(f"{name} stride", 6))
+        large = values[rng.position(f"{name} phase", stride) :: stride]
+        large[:] = xp.abs(rng.floats(f"{name} apart", large.shape, "uniform")) * 2.0**60
     return values

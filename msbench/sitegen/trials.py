@@ -54,6 +54,11 @@ def honest(trial: Trial) -> bool:
     return trial.details.get("honest") is True
 
 
+def harmless(trial: Trial) -> str:
+    """Why a trick gains nothing, so that it computes what it should and passes; empty for any other kernel."""
+    return word(trial.details, "harmless")
+
+
 def fault(trial: Trial) -> str:
     """What kind of fault the evaluator found in a kernel; empty where it passed."""
     found = word(trial.details, "fault") or trial.outcome.partition(":")[0]
@@ -64,7 +69,10 @@ def answer(trial: Trial) -> Answer:
     """``refused: mismatch``, or what happened in its place."""
     kind = fault(trial).replace("_", " ")
     if kind:
-        verdict = f"refused: {kind}" if trial.held or honest(trial) else f"refused, but not for its trick: {kind}"
+        passes = honest(trial) or harmless(trial)
+        verdict = f"refused: {kind}" if trial.held or passes else f"refused, but not for its trick: {kind}"
+    elif harmless(trial) and trial.held:
+        return Answer("good", "right results, nothing gained", harmless(trial))
     else:
         verdict = "passed" if honest(trial) and trial.held else "got through"
     said = word(trial.details, "message") or trial.outcome
@@ -92,10 +100,14 @@ def tricks(proofs: Sequence[Proof]) -> list[Trick]:
 
 @dataclass(frozen=True)
 class Refusals:
-    """How many of the cheating kernels were ``refused`` for their trick, as what, and how many honest ones ``passed``."""
+    """How many of the cheating kernels were ``refused`` for their trick, as what, and how many honest ones ``passed``.
+
+    ``idle``: how many of the other tricks, which gain nothing, computed what they should.
+    """
 
     refused: int
     tricks: int
+    idle: int
     passed: int
     honest: int
     kinds: tuple[tuple[str, int], ...]
@@ -104,11 +116,14 @@ class Refusals:
 def refusals(proof: Proof) -> Refusals:
     """Sums up a corpus; the most frequent kinds of fault come first."""
     fair = [trial for trial in proof.trials if honest(trial)]
-    cheating = [trial for trial in proof.trials if not honest(trial)]
+    idle = [trial for trial in proof.trials if harmless(trial)]
+    cheating = [trial for trial in proof.trials if not honest(trial) and not harmless(trial)]
     refused = [trial for trial in cheating if trial.held]
     kinds = Counter(fault(trial).replace("_", " ") for trial in refused)
     order = sorted(kinds.items(), key=lambda one: (-one[1], one[0]))
-    return Refusals(len(refused), len(cheating), sum(t.held for t in fair), len(fair), tuple(order))
+    return Refusals(
+        len(refused), len(cheating), sum(t.held for t in idle), sum(t.held for t in fair), len(fair), tuple(order)
+    )
 
 
 # ------------------------------------------------------------------ kernels that are wrong

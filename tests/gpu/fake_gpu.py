@@ -32,7 +32,7 @@ _NATIVE = Path(__file__).with_name("native")
 MODES = (
     "right", "returns", "unreported", "sticky", "synchronizes", "escapes", "overruns", "crashes", "hangs",
     "huge_workspace", "forks", "connects", "writes", "local", "keeps", "early", "chained", "tires", "knows", "leaves",
-    "idle", "table", "counter", "host_work", "elsewhere", "window", "foreign", "one_set", "unsupported",
+    "idle", "table", "counter", "host_work", "elsewhere", "window", "foreign", "one_set", "unsupported", "refused", "two_limits",
 )  # fmt: skip
 
 

@@ -66,6 +66,24 @@ def test_a_size_that_is_not_supported_is_told_as_such(gpu: FakeGpu, runner: GpuR
     assert failed.value.kind == Fault.UNSUPPORTED
 
 
+@pytest.mark.parametrize("origin", [Origin.EXTERNAL, Origin.LIBRARY])
+def test_each_launch_has_the_shared_memory_that_its_launcher_allowed_for_it(gpu: FakeGpu, origin: Origin) -> None:
+    with gpu.runner_of(origin=origin) as version:
+        arena, expected = filled(gpu, mode("two_limits"))
+        arena.poison(POISONS[0])
+        version.launch(arena, mode("two_limits"))
+        np.testing.assert_array_equal(arena.view("y"), expected)
+        assert version.recorded is not None
+        assert [node["shared"] for node in version.recorded["nodes"]] == [100 << 10, 60 << 10]
+
+
+def test_a_launch_that_failed_is_not_laid_to_the_recording(gpu: FakeGpu, runner: GpuRunner) -> None:
+    arena, _ = filled(gpu, mode("refused"))
+    with pytest.raises(LaunchFailed, match="a launch failed, which the launcher did not report") as failed:
+        runner.launch(arena, mode("refused"))
+    assert failed.value.kind == Fault.LAUNCH
+
+
 def test_no_array_is_mapped_and_no_host_code_loaded_where_it_is_not_needed(gpu: FakeGpu, runner: GpuRunner) -> None:
     arena, _ = filled(gpu, scale())
     runner.launch(arena, scale())

@@ -76,6 +76,8 @@ def test_the_tricks_that_got_through_come_first_and_honest_kernels_last(store: S
         (trial(outcome="input_changed: x[0]", details={}), "good", "refused: input changed"),
         (trial(held=False, outcome="passed", details={}), "bad", "got through"),
         (trial(held=False, outcome="crash: it fell", details={"honest": True}), "bad", "refused: crash"),
+        (trial(outcome="passed", details={"harmless": "Why."}), "good", "right results, nothing gained"),
+        (trial(held=False, outcome="crash: x", details={"harmless": "Why."}), "bad", "refused: crash"),
     ],
 )
 def test_an_answer_says_what_came_out(recorded: Trial, tone: str, verdict: str) -> None:
@@ -88,8 +90,9 @@ def test_refusals_count_tricks_by_the_fault_that_was_found_and_honest_kernels_ap
     empty.add_trials(trial(f"trick {i}", details={"fault": fault}) for i, fault in enumerate(faults))
     empty.add_trials([trial("wrong", held=False, details={"fault": "crash"})])
     empty.add_trials(trial(f"fair {i}", held=i > 0, outcome="passed", details={"honest": True}) for i in range(3))
+    empty.add_trials([trial("looks", outcome="passed", details={"harmless": "There is nothing to see."})])
     [proof] = how.proofs(empty, Study.EXPLOITS)
-    assert trials.refusals(proof) == trials.Refusals(3, 4, 2, 3, (("mismatch", 2), ("input changed", 1)))
+    assert trials.refusals(proof) == trials.Refusals(3, 4, 1, 2, 3, (("mismatch", 2), ("input changed", 1)))
 
 
 @pytest.mark.parametrize(("harness", "said"), [("h1", False), ("h2", True)])
@@ -292,13 +295,14 @@ def test_each_recording_has_its_device_day_harness_and_command(store: Store, tmp
     assert f"Recorded on Test CPU on 1 November 2026, harness h1. Repeat it: {of(Study.FAULTS)[0].command}" in text
 
 
-def test_a_recording_of_another_harness_than_the_newest_figures_says_so(store: Store) -> None:
+def test_a_recording_of_another_day_than_the_newest_figures_says_so(store: Store) -> None:
     site = Site(store)
     [proof, _] = how.proofs(store, Study.EXPLOITS)
-    assert "newest evaluation" not in how.label(site, proof)
     for evaluation in site.evaluations.values():
-        evaluation.harness = "f" * 32
-    assert how.label(site, proof).endswith("harness h1; the newest evaluation here is by harness ffffffffffff.")
+        evaluation.started_at = proof.created_at
+    assert "newest evaluation" not in how.label(site, proof)
+    next(iter(site.evaluations.values())).started_at = "2027-01-02T03:04:05.678+00:00"
+    assert how.label(site, proof).endswith("harness h1; the newest evaluation here is of 2 January 2027.")
 
 
 @pytest.mark.parametrize("details", [{}, {"median": "fast", "spans": [1], "seconds": None, "kind": 3, "trick": 7}])

@@ -92,6 +92,7 @@ int cold(const Call* call, Record* empty, int first_set, int repetitions, int he
     release();
     const int ended = synchronize(stage);
     if (code || ended) return code ? code : ended;
+    if (int failed = cudaCtxResetPersistingL2Cache()) return failed;  // lines that a kernel asked L2 to keep are not to slow its rivals down
     if (blocked) return kBlocked;
     if (int failed = count_overrun(call)) return failed;
     if (int failed = count_changes()) return failed;
@@ -227,6 +228,8 @@ int runner_record(const Call* call, void* workspace, int set, int keep, const ch
     Record record;
     int code = capture(call, set, &graph, host_ns, stage);
     if (!code) code = read_graph(graph, &record, &recorded_text);
+    for (size_t i = 0; keep && !code && i < record.size(); ++i)
+        if (record[i].function) code = allow_shared(record[i]);
     if (keep && !code) {
         if (!record.empty()) record.front().node.early = 0;  // nothing of a repetition may begin before it
         records.push_back(std::move(record));

@@ -204,7 +204,7 @@ def _warm_up(track: Track, job: Job, case: Case) -> None:
     outputs = len(job.output_bytes) + OTHER_COMMANDS
     track.repetitions = repetitions_for(track.estimate_ns, track.nodes, outputs)
     track.estimate_ns = min(track.batch(min(track.repetitions, 8)))
-    track.repetitions = repetitions_for(track.estimate_ns, track.nodes, outputs)
+    track.repetitions = min(max(1, track.most), repetitions_for(track.estimate_ns, track.nodes, outputs))
 
 
 class _Looks:
@@ -359,7 +359,10 @@ def _hot(track: Track) -> None:
         track.hot_note = f"Not timed hot: a call has {track.nodes} operations, more than a held stream takes."
     else:
         plays = track.hot_plays
-        track.hot_ns = median(track.subject.hot(plays, _HOT_SAMPLES)) / plays
+        if samples := track.subject.hot(plays, _HOT_SAMPLES):
+            track.hot_ns = median(samples) / plays
+        else:
+            track.hot_note = "Not timed hot: its calls take longer to enqueue than a stream is held."
 
 
 def _guarded(track: Track, step: Callable[[Track], None]) -> None:

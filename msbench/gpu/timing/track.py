@@ -97,6 +97,9 @@ class Track:
     nodes: int = 1  # device operations of a call
     estimate_ns: float = 0.0
     repetitions: int = 1
+    most: int = (
+        BATCH_REPETITIONS  # repetitions that the host enqueues while the stream is held; 0 if that is not even one
+    )
     turn: int = 0
     rounds: list[tuple[float, ...]] = field(default_factory=list)
     hot_ns: float | None = None
@@ -115,7 +118,7 @@ class Track:
         Of one and of ``FLOOR_LAUNCHES`` it is measured, between and beyond them it is on a line with these, and with nothing.
         """
         floors = self.subject.floors
-        if 1 not in floors or FLOOR_LAUNCHES not in floors:
+        if not floors.get(1) or not floors.get(FLOOR_LAUNCHES):
             return None
         one, several = (round_centres([floors[number]]).item() for number in (1, FLOOR_LAUNCHES))
         if launches >= FLOOR_LAUNCHES:
@@ -125,7 +128,7 @@ class Track:
     @property
     def held(self) -> bool:
         """Whether its call fits into a held stream's queue."""
-        return self.nodes + _FIXED_COMMANDS < QUEUE
+        return self.most > 0 and self.nodes + _FIXED_COMMANDS < QUEUE
 
     @property
     def min_rounds(self) -> int:
@@ -143,12 +146,23 @@ class Track:
             self.subject.floors.setdefault(launches, []).extend(self.subject.floor(repetitions, launches))
 
     def batch(self, repetitions: int | None = None, *, drawn: int | None = None, kept: int = -1) -> tuple[float, ...]:
-        """One batch on the next input sets; see ``Subject.cold``."""
+        """One batch on the next input sets; see ``Subject.cold``. No times where one with ``kept`` took the host too long."""
         count = repetitions or self.repetitions
-        limit_s = 30.0 + 10 * count * (self.estimate_ns + OVERHEAD_NS) / 1e9
-        samples = self.subject.cold(self.turn, count, held=self.held, limit_s=limit_s, drawn=drawn, kept=kept)
-        self.turn += count
-        return samples
+        while True:
+            limit_s = 30.0 + 10 * count * (self.estimate_ns + OVERHEAD_NS) / 1e9
+            samples = self.subject.cold(self.turn, count, held=self.held, limit_s=limit_s, drawn=drawn, kept=kept)
+            self.turn += count
+            if samples:
+                return samples
+            self._shorten(count)
+            if kept >= 0:
+                return samples
+            count = min(count, self.repetitions)
+
+    def _shorten(self, count: int) -> None:
+        """After a batch of ``count`` that the host could not enqueue in time: large parameters fill a stream's queue, too."""
+        self.most = min(self.most, count // 2)
+        self.repetitions = min(self.repetitions, max(1, self.most))
 
     def compared(self, number: int, drawn: int, which: int) -> tuple[tuple[float, ...], Compared]:
         """A batch like any other that begins with input set ``number``, and what is left of it: one repetition on that set.

@@ -17,7 +17,7 @@ from msbench.harness.spans import span
 from msbench.model import Failure, Fault
 from msbench.spec import Case, Operator, Precision
 
-_TRIES = 3  # of a batch that a busy host could not enqueue in time
+_TRIES = 8  # of a batch that the host could not enqueue in time: each has half the repetitions of the one before
 
 Draw = Callable[[], int]
 """A number below 2^64 that nobody can foresee."""

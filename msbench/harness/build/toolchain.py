@@ -97,7 +97,8 @@ class Toolchain:
         if self.cuobjdump:
             folders.append(self.cuobjdump.parent)  # it calls nvdisasm
         path = [*map(str, folders), "/usr/bin", "/bin"]
-        return {"PATH": os.pathsep.join(dict.fromkeys(path)), "LC_ALL": "C"}
+        # Builds are repeatable: __DATE__ and __TIME__ are the epoch's, so that no version knows how old its build is.
+        return {"PATH": os.pathsep.join(dict.fromkeys(path)), "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"}
 
     def library(self, name: str) -> Library:
         """Look a vendor library up in the toolkit, the system's folders and the wheels.

@@ -33,6 +33,9 @@ LARGE_LIMIT = 2e10
 LARGE_SHARE = 1 / 16
 """The same, and for other inputs on large cases, as a share of the limit of an executor that has one."""
 
+BEYOND_ELEMENTS = 2**29
+"""The elements up to which a size beyond the largest measured one is tried, where its work is within LARGE_LIMIT, too."""
+
 _ELEMENT_OPERATIONS = 16  # what drawing, referencing and comparing one element costs, roughly
 
 
@@ -62,7 +65,7 @@ def schedule(op: Operator, plan: Plan, limit: float | None) -> tuple[Scheduled, 
     on the cheapest paper case and on the cheapest odd one (if neither is affordable, on the largest hidden size that is);
     hidden scalars on all of these; every variant where a case is affordable (of ``trusted`` versions: on these cheapest cases,
     and misaligned on hidden sizes; no patches). Of versions that are not ``trusted`` also where a size could tell them that nothing is
-    tried: a hidden size in the upper fifth of the plan's, misaligned too; another among the large ones; and, with hidden
+    tried: a hidden size in the upper fifth of the plan's, misaligned too; another among the large ones; one beyond all of them; and, with hidden
     scalars, patches and one more distribution on the plan's large cases, and each on its other ones. Cases above ``limit``
     (``Executor.check_limit``) are left out.
     """
@@ -83,8 +86,8 @@ def _wanted(op: Operator, plan: Plan, extra_limit: float) -> Iterator[Scheduled]
     if plan.checks != Checks.FULL:
         yield from (Scheduled(case, ALIGNED) for case in plan.cases)
         return
-    # A library that loses an infinity among others' values is the bar all the same: baselines are tried on no patches.
-    spared = PATCHES if plan.trusted else ()
+    # A library that loses an infinity, or multiplies one by a padding zero, is the bar all the same.
+    spared = (*PATCHES, "nonfinite") if plan.trusted else ()
     drawn = heldout(op, plan.seed, plan.heldout, HELDOUT_ELEMENTS)
     hidden = sorted((replace(c, distribution="uniform") if c.distribution in spared else c for c in drawn), key=cost)
     bases = [case for case in _cheapest(op) if cost(case) <= extra_limit]
@@ -124,6 +127,8 @@ def _elsewhere(op: Operator, plan: Plan, limit: float | None) -> Iterator[Schedu
             yield Scheduled(replace(hidden, distribution=patches), PLACED)
         if sizes[largest] > HELDOUT_ELEMENTS:
             yield from (Scheduled(case, ALIGNED) for case in _between(op, rng, sizes[largest], limit or LARGE_LIMIT))
+        if limit is None and work(op, largest) < LARGE_LIMIT / 2:
+            yield from (Scheduled(case, ALIGNED) for case in _beyond(op, rng, sizes[largest]))
     known = {case.dims for case in _cheapest(op)}  # all distributions are tried on these
     unseen = [case for case in affordable if case.dims not in known]
     others = [name for name in op.distributions if name != "uniform"]
@@ -143,6 +148,19 @@ def _between(op: Operator, rng: random.Random, largest: int, limit: float) -> tu
         LARGE_HELDOUT,
         largest,
         accept=lambda case: elements(op, dict(case.dims)) > HELDOUT_ELEMENTS and work(op, case) <= limit,
+    )
+
+
+def _beyond(op: Operator, rng: random.Random, largest: int) -> tuple[Case, ...]:
+    """A hidden size that the operator declares, above all that are measured."""
+    if not largest < elements(op, {dim.name: dim.high for dim in op.dims}):
+        return ()
+    return heldout(
+        op,
+        rng.getrandbits(32),
+        1,
+        BEYOND_ELEMENTS,
+        accept=lambda case: elements(op, dict(case.dims)) > largest and work(op, case) <= LARGE_LIMIT,
     )
 
 

@@ -109,12 +109,12 @@ def recordings(site: Site, study: Study) -> list[Recording]:
 
 
 def label(site: Site, proof: Proof) -> str:
-    """Device, day and the evaluator's version, and whether the newest figures here come from the same version."""
+    """Device, day and the evaluator's version, and the day of the newest figures here if that is another."""
     driver = f" (driver {proof.device.driver})" if proof.device.driver else ""
     said = f"Recorded on {proof.device.name}{driver} on {fmt.day(proof.created_at)}, harness {proof.harness[:12]}"
-    newest = next((e.harness for e in reversed(site.evaluations.values()) if e.harness and not e.recorded_from), "")
-    if newest and newest != proof.harness:
-        said += f"; the newest evaluation here is by harness {newest[:12]}"
+    newest = max((e.started_at for e in site.evaluations.values() if not e.recorded_from), default="")
+    if newest and fmt.day(newest) != fmt.day(proof.created_at):
+        said += f"; the newest evaluation here is of {fmt.day(newest)}"
     return f"{said}."
 
 

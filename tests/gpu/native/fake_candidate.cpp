@@ -16,7 +16,7 @@
 extern "C" void fake_set_sticky(int code);
 extern "C" void fake_set_last_error(int code);
 
-enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal, kKeeps, kEarly, kChained, kTires, kKnows, kLeaves, kIdle, kTable, kCounter, kHostWork, kElsewhere, kWindow, kForeign, kOneSet, kUnsupported };
+enum Mode { kRight, kReturns, kUnreported, kSticky, kSynchronizes, kEscapes, kOverruns, kCrashes, kHangs, kHugeWorkspace, kForks, kConnects, kWrites, kLocal, kKeeps, kEarly, kChained, kTires, kKnows, kLeaves, kIdle, kTable, kCounter, kHostWork, kElsewhere, kWindow, kForeign, kOneSet, kUnsupported, kRefused, kTwoLimits };
 
 // What stands for a fat binary: a header of a part without contents.
 __attribute__((section(".nv_fatbin"), used)) static const unsigned long long fat_binary[2] = {0x00100001BA55ED50ull, 0};
@@ -109,6 +109,20 @@ int msbench_launch(void* const* arrays, const double* scalars, const int64_t* di
     config.attrs = &attribute;
     config.numAttrs = mode == kEarly || mode == kChained || mode == kWindow;
     if (mode == kChained) cudaMemsetAsync(arrays[1], 0, sizeof(float), stream);
+    if (mode == kRefused) {  // by the runtime, which also ends the capture; the launcher tells nothing
+        config.dynamicSmemBytes = 1 << 20;
+        const int code = cudaLaunchKernelExC(&config, reinterpret_cast<void*>(scale), arguments);
+        cudaStreamSynchronize(stream);
+        fake_set_last_error(code);
+        return 0;
+    }
+    if (mode == kTwoLimits) {  // of shared memory, the larger one first
+        cudaFuncSetAttribute(reinterpret_cast<void*>(scale), cudaFuncAttributeMaxDynamicSharedMemorySize, 100 << 10);
+        config.dynamicSmemBytes = 100 << 10;
+        if (const int code = cudaLaunchKernelExC(&config, reinterpret_cast<void*>(scale), arguments)) return code;
+        cudaFuncSetAttribute(reinterpret_cast<void*>(scale), cudaFuncAttributeMaxDynamicSharedMemorySize, 60 << 10);
+        config.dynamicSmemBytes = 60 << 10;
+    }
     return cudaLaunchKernelExC(&config, mode == kForeign ? reinterpret_cast<void*>(foreign) : reinterpret_cast<void*>(scale), arguments);
 }
 

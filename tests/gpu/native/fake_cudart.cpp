@@ -87,12 +87,14 @@ struct Function {
     std::string name;
     std::vector<size_t> sizes;
     std::function<void(void**, dim3)> run;
+    int most_shared = 0;  // dynamic shared memory that a launch may have
 };
 
 // An operation of a captured call.
 struct Node {
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_HOST;
     Function* function = nullptr;
+    unsigned shared = 0;
     dim3 grid, block;
     std::vector<std::vector<unsigned char>> bytes;
     std::vector<void*> parameters;
@@ -246,8 +248,11 @@ Function* function_of(const void* host) {
 }
 
 // Parameters are copied, as a launch does.
-cudaError_t launch(Function* function, dim3 grid, dim3 block, void** arguments, const CUlaunchAttribute* attributes, unsigned count, cudaStream_t stream) {
+cudaError_t launch(Function* function, dim3 grid, dim3 block, void** arguments, const CUlaunchAttribute* attributes, unsigned count, cudaStream_t stream,
+                   unsigned shared = 0) {
+    if (int(shared) > function->most_shared) return cudaErrorInvalidValue;
     auto* node = new Node;
+    node->shared = shared;
     node->type = CU_GRAPH_NODE_TYPE_KERNEL;
     node->function = function;
     node->grid = grid;
@@ -273,18 +278,28 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* host, void** arguments) {
     return launch(function_of(host), config->gridDim, config->blockDim, arguments,
-                  reinterpret_cast<const CUlaunchAttribute*>(config->attrs), config->numAttrs, config->stream);
+                  reinterpret_cast<const CUlaunchAttribute*>(config->attrs), config->numAttrs, config->stream,
+                  unsigned(config->dynamicSmemBytes));
 }
 cudaError_t cudaGetFuncBySymbol(cudaFunction_t* function, const void* symbol) {
     *function = reinterpret_cast<cudaFunction_t>(function_of(symbol));
     return cudaSuccess;
 }
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+cudaError_t cudaFuncSetAttribute(const void* host, cudaFuncAttribute attribute, int value) {
+    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize && function_of(host)) function_of(host)->most_shared = value;
+    return cudaSuccess;
+}
 
 // ---------------------------------------------------------------- the driver
 
-CUresult fake_cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) { return *value = 0, CUDA_SUCCESS; }
-CUresult fake_cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+CUresult fake_cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
+    const bool is_limit = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    return *value = is_limit ? reinterpret_cast<Function*>(function)->most_shared : 0, CUDA_SUCCESS;
+}
+CUresult fake_cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+    if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) reinterpret_cast<Function*>(function)->most_shared = value;
+    return CUDA_SUCCESS;
+}
 CUresult fake_cuFuncGetName(const char** name, CUfunction function) {
     *name = reinterpret_cast<Function*>(function)->name.c_str();
     return CUDA_SUCCESS;
@@ -305,6 +320,7 @@ CUresult fake_cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARA
     made->func = reinterpret_cast<CUfunction>(n->function);
     made->gridDimX = n->grid.x, made->gridDimY = n->grid.y, made->gridDimZ = n->grid.z;
     made->blockDimX = n->block.x, made->blockDimY = n->block.y, made->blockDimZ = n->block.z;
+    made->sharedMemBytes = n->shared;
     made->kernelParams = n->parameters.data();
     return CUDA_SUCCESS;
 }
@@ -328,7 +344,8 @@ CUresult fake_cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
 }
 CUresult fake_cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction function, void** parameters, void**) {
     return static_cast<CUresult>(launch(reinterpret_cast<Function*>(function), dim3(c->gridDimX, c->gridDimY, c->gridDimZ),
-                                        dim3(c->blockDimX, c->blockDimY, c->blockDimZ), parameters, c->attrs, c->numAttrs, c->hStream));
+                                        dim3(c->blockDimX, c->blockDimY, c->blockDimZ), parameters, c->attrs, c->numAttrs, c->hStream,
+                                        c->sharedMemBytes));
 }
 CUresult fake_cuLibraryLoadData(CUlibrary* library, const void*, CUjit_option*, void**, unsigned, CUlibraryOption*, void**, unsigned) {
     *library = reinterpret_cast<CUlibrary>(dlopen(std::getenv("FAKE_KERNELS"), RTLD_NOW));
@@ -388,6 +405,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return static_cast<cudaError_t>(fail(sticky));
 }
 cudaError_t cudaDeviceSynchronize() { return finish(); }
+cudaError_t cudaCtxResetPersistingL2Cache() { return cudaSuccess; }
 cudaError_t cudaGetLastError() {
     const int code = sticky ? sticky.load() : last_error;
     last_error = 0;

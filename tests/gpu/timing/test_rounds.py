@@ -65,6 +65,7 @@ class Made:
         self.launch_ns = 2000.0
         self.floors: dict[int, list[float]] = {}
         self.first_ns = 0.0  # what the first of a row of launches takes besides
+        self.most_held = 1000  # repetitions that the host enqueues while a stream is held
 
     def _run(self, command: str) -> None:
         if command in self.fails:
@@ -88,6 +89,8 @@ class Made:
         self.batches.append((first_set, repetitions, held))
         self.kept.append(kept)
         self.log.append(self)
+        if held and repetitions > self.most_held:
+            return ()
         samples = tuple(self.time_ns * self.rng.lognormvariate(0, self.noise) for _ in range(repetitions))
         self.clock.now += sum(samples) / 1e9
         return samples
@@ -98,6 +101,8 @@ class Made:
 
     def hot(self, plays: int, samples: int, *, warm: bool = True, limit_s: float = 30.0) -> tuple[float, ...]:
         assert plays * self.nodes < 1000
+        if not self.most_held:
+            return ()
         return (plays * self.time_ns / 2,) * samples
 
     def busy(self, seconds: float) -> None:
@@ -193,6 +198,20 @@ def test_what_launches_cost_in_one_process_is_taken_off(nodes: int) -> None:
     found = measure([slow, fast], clock)
     ratio, _, _ = bootstrap_ratio(*(one.samples_ns for one in found))
     assert ratio == pytest.approx(1.0, abs=2e-3)
+
+
+@pytest.mark.parametrize(("most", "repetitions", "held"), [(5, 4, True), (1, 1, True), (0, 1, False)])
+def test_a_call_that_fills_the_streams_queue_is_timed_in_shorter_batches(
+    most: int, repetitions: int, held: bool
+) -> None:
+    clock = Clock()
+    subject = Made(clock, 10_000.0)
+    subject.most_held = most
+    (found,) = measure([subject], clock)
+    assert found.failure is None
+    assert subject.batches[-1][1:] == (repetitions, held)
+    assert all(samples for samples in found.samples_ns)
+    assert (found.hot_ns is None) is bool(found.hot_note) is (most == 0)
 
 
 def test_floors_are_those_of_a_process_and_timed_in_its_first_group() -> None:

@@ -55,6 +55,11 @@ def test_a_kernel_becomes_a_library_with_the_adapter(precision: Precision) -> No
     assert "arch=compute_90a,code=sm_90a" in built.flags
 
 
+def test_no_version_knows_when_it_was_built() -> None:
+    same = "constexpr char at[] = __TIME__; static_assert(at[0] == 48 && at[1] == 48 && at[3] == 48 && at[4] == 48 && at[6] == 48);"
+    assert compile_(f"{same}\n{GOOD}").failure is None
+
+
 def test_the_second_time_it_comes_from_the_cache() -> None:
     first, second = compile_(GOOD), compile_(GOOD)
     assert not first.cached

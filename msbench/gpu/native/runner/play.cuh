@@ -54,18 +54,23 @@ int find_function(const std::string& name, CUfunction* function) {
     return kUnknownKernel;
 }
 
+int set_attribute(const Operation& operation, CUfunction_attribute attribute, int value, bool lower) {
+    int now = 0;
+    if (int code = driver.cuFuncGetAttribute(&now, attribute, operation.function)) return code;
+    return now == value || (now > value && !lower) ? 0 : int(driver.cuFuncSetAttribute(operation.function, attribute, value));
+}
+
+// A launcher may set a kernel's limit of shared memory before each of its launches, and only the last one is on record. The limit
+// permits a launch and does nothing else, so it is never lowered.
+int allow_shared(const Operation& operation) {
+    const int bytes = std::max(operation.node.max_shared, int(operation.node.shared));
+    return set_attribute(operation, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes, false);
+}
+
 int set_attributes(const Operation& operation) {
-    const std::pair<CUfunction_attribute, int> wanted[] = {
-        {CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, operation.node.max_shared},
-        {CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, operation.node.carveout},
-        {CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, operation.node.nonportable}};
-    for (const auto& [attribute, value] : wanted) {
-        int now = 0;
-        if (int code = driver.cuFuncGetAttribute(&now, attribute, operation.function)) return code;
-        if (now == value) continue;
-        if (int code = driver.cuFuncSetAttribute(operation.function, attribute, value)) return code;
-    }
-    return 0;
+    if (int code = allow_shared(operation)) return code;
+    if (int code = set_attribute(operation, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, operation.node.carveout, true)) return code;
+    return set_attribute(operation, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, operation.node.nonportable, true);
 }
 
 // Makes operations of what another process recorded.

@@ -17,6 +17,9 @@
 
 namespace {
 
+// Whether an error says that something is not possible while a stream is captured.
+bool is_of_capture(int code) { return code >= cudaErrorStreamCaptureUnsupported && code <= cudaErrorStreamCaptureWrongThread; }
+
 // Behind an empty kernel, so that the graph tells whether the call's first kernel waits for what precedes it.
 int capture(const Call* call, int set, cudaGraph_t* graph, double* host_ns, int* stage) {
     *stage = kSetUp;
@@ -27,8 +30,11 @@ int capture(const Call* call, int set, cudaGraph_t* graph, double* host_ns, int*
     *host_ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
     const int ended = cudaStreamEndCapture(runner.stream, graph);
     cudaGetLastError();
-    if (ended) *stage = kCapture;  // which says more than what a launcher makes of it
-    if (code || ended) return ended ? ended : code;
+    if (ended && (!code || is_of_capture(code))) {  // which says more than what a launcher makes of it
+        *stage = kCapture;
+        return ended;
+    }
+    if (code) return code;
     *stage = kElsewhere;
     return cudaDeviceSynchronize();
 }
