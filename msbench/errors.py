@@ -51,7 +51,7 @@ class UnknownNameError(MsbenchError):
         self, kind: str, name: str, known: list[str] | tuple[str, ...], hint: str = "", listing: str = ""
     ) -> None:
         near = _near(name, [str(one) for one in known])
-        listed = listing if near and listing else f"Known: {', '.join(known) or 'none'}."
+        listed = listing if near and listing else f"Known: {', '.join(known) or 'none'}." if known or not hint else ""
         meant = f"Did you mean {near!r}?" if near else ""
         super().__init__(" ".join(filter(None, (f"There is no {kind} {name!r}.", meant, listed, hint))))
 

@@ -84,7 +84,7 @@ def fork(
 ) -> None:
     """Start a run from any stored version, its first step. All options of `msbench optimize` apply.
 
-    Example: `msbench fork 3f2a9c --strategy cudamaster --rounds 3`
+    Example: `msbench fork 0487f8 --strategy cudamaster --rounds 3`
     """
     candidate = databases.reader(db).candidate(version)
     command: Any = get_command(app).commands["optimize"]  # type: ignore[attr-defined]

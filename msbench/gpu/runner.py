@@ -164,8 +164,9 @@ class MeasuredProcess:
 class GpuRunner(MeasuredProcess):
     """One candidate, once it is loaded: ``protocols.Runner``.
 
-    A version of one's own is recorded in a process that does nothing else, and which is stopped while anything is timed. A
-    library's calls are recorded in the worker; a function of another contract (``Candidate.entry``) is called there.
+    A version of one's own is recorded in a process that does nothing else, and which is stopped while anything is timed. Calls of
+    naive kernels and of libraries are recorded in the worker: the driver makes contexts one at a time, and baselines have nothing
+    to gain; a function of another contract (``Candidate.entry``) is called there.
     """
 
     def __init__(
@@ -187,7 +188,8 @@ class GpuRunner(MeasuredProcess):
         self._record_ns = 0.0
         self._recorder: WorkerProcess | None = None
         rules = Rules.LIBRARY if candidate.origin is Origin.LIBRARY else Rules.GPU
-        if not is_library(candidate):
+        self._is_baseline = candidate.origin in (Origin.NAIVE, Origin.LIBRARY)
+        if not self._is_baseline and not is_library(candidate):
             self._recorder = self._start("recorder", gpu_uuid, rules)
         super().__init__(runner, gpu_uuid, before_call, require_health, watch, rules)
         if self._recorder is not None:
@@ -341,15 +343,17 @@ class GpuRunner(MeasuredProcess):
     def _in_worker(self, payload: dict[str, Any], timed: bool) -> list[dict[str, Any]] | None:
         """None where a baseline's call can't be recorded, and nothing is timed: then it is called."""
         self._call("set_up", LAUNCH_LIMIT_S, job=payload, workspace_bytes=None, alone=timed)
-        self._call("prepare", LAUNCH_LIMIT_S, anew=timed)
-        baseline = self.candidate.origin is Origin.LIBRARY
+        if self.candidate.origin is not Origin.NAIVE:
+            self._call("prepare", LAUNCH_LIMIT_S, anew=timed)
         try:
             answer = self._call("record", LAUNCH_LIMIT_S)
         except LaunchFailed as error:
-            if timed or not baseline or error.kind != Fault.FORBIDDEN or not self.alive:
+            if timed or not self._is_baseline or error.kind != Fault.FORBIDDEN or not self.alive:
                 raise
             return None
         for one in answer["records"]:
-            if found := record.refused_of_library(json.loads(one["nodes"]), self._binary, declared=not baseline):
+            if found := record.refused_of_library(
+                json.loads(one["nodes"]), self._binary, declared=not self._is_baseline
+            ):
                 raise LaunchFailed(found, Fault.FORBIDDEN)
         return list(answer["records"])

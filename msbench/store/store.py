@@ -202,7 +202,11 @@ class Store(Runs):
             found = session.exec(query).all()
         if len(found) != 1 or not version_id:
             known = [f"{row.id[:12]} ({row.task_id} {row.label or row.origin})" for row in found]
-            raise UnknownNameError("single version" if found else "version", version_id, known)
+            if not found:
+                raise UnknownNameError(
+                    "version", version_id, (), hint="msbench show OP lists an operator's versions with their ids."
+                )
+            raise UnknownNameError("single version", version_id, known)
         return found[0]
 
     def candidate(self, version_id: str) -> Candidate:

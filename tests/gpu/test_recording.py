@@ -135,6 +135,17 @@ def test_a_librarys_call_is_recorded_where_it_is_played(gpu: FakeGpu) -> None:
             library.launch(refused, mode("escapes"))
 
 
+def test_a_naive_kernel_needs_no_process_more(gpu: FakeGpu) -> None:
+    with gpu.runner_of(origin=Origin.NAIVE) as naive:
+        assert naive._recorder is None
+        arena, expected = filled(gpu, mode("chained"))
+        arena.poison(POISONS[0])
+        naive.launch(arena, mode("chained"))
+        np.testing.assert_array_equal(arena.view("y"), expected)
+        assert naive.prepare(Job.of(OPERATOR, scale(), [arena], poison=True), scale()) == 1
+        assert len(naive.cold(0, 2)) == 2
+
+
 def test_preparing_a_library_leaves_the_outputs_alone(gpu: FakeGpu) -> None:
     """Or a version that does its work in that call, and nothing after it, would be right."""
     with gpu.runner_of(origin=Origin.LIBRARY) as library:
