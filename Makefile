@@ -74,7 +74,7 @@ record: $(VENV)/.stamp
 	$(BIN)/msbench standings --db db/published.sqlite --markdown docs/kernels.md
 
 fuzz: $(VENV)/.stamp
-	HYPOTHESIS_PROFILE=fuzz MSBENCH_TEST_SEEDS=1000 $(BIN)/pytest -n 2 tests/fuzz tests/test_operators_kernels.py --timeout 3600
+	HYPOTHESIS_PROFILE=fuzz MSBENCH_TEST_PART=all MSBENCH_TEST_SEEDS=1000 $(BIN)/pytest -n 2 tests/fuzz tests/test_operators_kernels.py --timeout 3600
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

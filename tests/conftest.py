@@ -42,4 +42,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how to have the same tests again."""
-    terminalreporter.write_line(f"Kernels on the processor: {turns.VARIABLE}={os.environ[turns.VARIABLE]}")
+    terminalreporter.write_line(f"Costly tests take turns: {turns.VARIABLE}={os.environ[turns.VARIABLE]}")

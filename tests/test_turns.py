@@ -1,4 +1,4 @@
-"""The parts of the expensive tests are everything together, and the commit names one."""
+"""The parts of the costly tests are everything together, and the commit names one."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ def test_each_is_in_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_are_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(turns.VARIABLE, "all")
     assert turns.share(NAMES) == [*filter(turns.has_turn, NAMES)] == NAMES
+
+
+def test_all_parts_together_try_as_many_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(turns.VARIABLE, "all")
+    assert turns.examples(25) == 25
+    monkeypatch.setenv(turns.VARIABLE, "1")
+    assert turns.examples(25) == 9
 
 
 def test_the_commit_names_a_part(monkeypatch: pytest.MonkeyPatch) -> None:

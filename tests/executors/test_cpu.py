@@ -34,6 +34,13 @@ def plain() -> Iterator[CpuExecutor]:
 
 
 @pytest.fixture(scope="module")
+def hasty() -> Iterator[CpuExecutor]:
+    """For kernels that never end."""
+    with CpuExecutor(emulator.find(), launch_limit_s=1.0) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
 def sanitized() -> Iterator[CpuExecutor]:
     with CpuExecutor(emulator.find(), sanitize=True, launch_limit_s=10.0) as executor:
         yield executor
@@ -335,23 +342,25 @@ PLAIN_FAULTS = [
     (
         "while (*(volatile const float*)A == 0) {\n}",
         Fault.TIMEOUT,
-        r"the launch did not end within 3 s at vector_add\.cu:[34] \(thread",
+        r"the launch did not end within 1 s at vector_add\.cu:[34] \(thread",
     ),
     (
         "while (atomicAdd(C, 0.0f) == 0) {\n}",
         Fault.TIMEOUT,
-        r"the launch did not end within 3 s at vector_add\.cu:3 \(thread",
+        r"the launch did not end within 1 s at vector_add\.cu:3 \(thread",
     ),
-    ("for (;;)\n__syncthreads();", Fault.TIMEOUT, r"the launch did not end within 3 s at vector_add\.cu:4 \(thread"),
-    ("for (;;) {\n}", Fault.TIMEOUT, r"the launch did not end within 3 s at vector_add\.cu:\d \(thread"),
+    ("for (;;)\n__syncthreads();", Fault.TIMEOUT, r"the launch did not end within 1 s at vector_add\.cu:4 \(thread"),
+    ("for (;;) {\n}", Fault.TIMEOUT, r"the launch did not end within 1 s at vector_add\.cu:\d \(thread"),
     ("__trap();", Fault.LAUNCH, r"__trap\(\) at vector_add\.cu:3 \(thread \(\d+,0,0\) of block \(\d,0,0\) of k\)"),
     ("volatile float a[100000]; a[threadIdx.x] = 1; C[0] = a[5];", Fault.OUT_OF_BOUNDS, r"stack overflow.* \(thread"),
 ]
 
 
 @pytest.mark.parametrize(("body", "fault", "sentence"), PLAIN_FAULTS)
-def test_faults_are_told_with_line_and_thread(plain: CpuExecutor, body: str, fault: Fault, sentence: str) -> None:
-    error = failure(plain, candidate(kernel(body)))
+def test_faults_are_told_with_line_and_thread(
+    plain: CpuExecutor, hasty: CpuExecutor, body: str, fault: Fault, sentence: str
+) -> None:
+    error = failure(hasty if fault is Fault.TIMEOUT else plain, candidate(kernel(body)))
     assert re.fullmatch(f"{sentence}.*", str(error)), str(error)
     assert isinstance(error, WorkerTimeout if fault is Fault.TIMEOUT else LaunchFailed)
     assert error.kind == fault
