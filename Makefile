@@ -7,9 +7,9 @@ BIN := $(VENV)/bin
 
 help:
 	@echo "make demo   optimize two kernels and build the site (no GPU or key needed; both are used when there)"
-	@echo "make test   lint, types, import directions and every test"
+	@echo "make test   lint, types, import directions and every test; of those that run many kernels on the processor, a part in turn"
 	@echo "make look   screenshots of the published site's page types, and what axe-core finds there, into build/look"
-	@echo "make sweep  every kernel and every mutant on all affordable cases, on the processor"
+	@echo "make sweep  every test in full, every kernel and every mutant on all affordable cases, on the processor"
 	@echo "make faults kill 200 commands at random points and record what came of it, on the processor"
 	@echo "make proofs on a GPU: what the site shows under How we know, into db/local.sqlite"
 	@echo "make record on a GPU: time every shipped version in one session, publish it and build site/"
@@ -49,6 +49,7 @@ look: $(VENV)/.stamp
 
 # What `make test` samples, in full, on the processor.
 sweep: $(VENV)/.stamp
+	MSBENCH_TEST_PART=all $(BIN)/pytest -n 2
 	mkdir -p build
 	$(BIN)/msbench bench --executor cpu --versions naive,library,best --db build/sweep.sqlite
 	$(BIN)/msbench mutants --executor cpu
@@ -73,7 +74,7 @@ record: $(VENV)/.stamp
 	$(BIN)/msbench standings --db db/published.sqlite --markdown docs/kernels.md
 
 fuzz: $(VENV)/.stamp
-	HYPOTHESIS_PROFILE=fuzz MSBENCH_TEST_SEEDS=1000 $(BIN)/pytest -n 2 tests/fuzz tests/test_operators_kernels.py --timeout 3600
+	HYPOTHESIS_PROFILE=fuzz MSBENCH_TEST_PART=all MSBENCH_TEST_SEEDS=1000 $(BIN)/pytest -n 2 tests/fuzz tests/test_operators_kernels.py --timeout 3600
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -10,11 +10,15 @@ import pytest
 from hypothesis import settings
 
 from msbench.gpu.devices import gpus
+from tests import turns
 
 # A shared or slow machine is no failure: pytest-timeout ends what really hangs.
 settings.register_profile("msbench", deadline=None)
 settings.register_profile("fuzz", deadline=None, max_examples=int(os.environ.get("MSBENCH_EXAMPLES", "2000")))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "msbench"))
+
+# Here, before pytest's workers start: they inherit it, and all have the same part, whatever is committed meanwhile.
+os.environ.setdefault(turns.VARIABLE, turns.of_the_commit())
 
 # What a shell starts in the background ignores Ctrl-C, and so would all that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,3 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if missing and item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason=missing))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how to have the same tests again."""
+    terminalreporter.write_line(f"Costly tests take turns: {turns.VARIABLE}={os.environ[turns.VARIABLE]}")

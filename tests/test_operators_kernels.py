@@ -6,7 +6,6 @@ Kernels run in other processes, a few in each: a crash fails one test, and a pro
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -25,6 +24,8 @@ from msbench.harness.check.schedule import schedule
 from msbench.harness.inputs import generate, storage_dtype
 from msbench.harness.protocols import Plan
 from msbench.spec import Case, Operator, Precision, Split
+from tests import turns
+from tests.forks import FORKS
 
 
 def build(op: Operator, precision: Precision, source: str) -> ctypes.CDLL:
@@ -59,7 +60,7 @@ def launch(
 
 
 SEEDS = int(os.environ.get("MSBENCH_TEST_SEEDS", "150"))
-"""How often each naive kernel is tried, each time on another held-out case, as far as there are so many small ones."""
+"""How often each naive kernel is tried in all parts, each time on another held-out case, as far as there are so many small ones."""
 
 
 def mistakes(name: str, precision: Precision, ops_dir: Path | None = None) -> list[str]:
@@ -68,7 +69,7 @@ def mistakes(name: str, precision: Precision, ops_dir: Path | None = None) -> li
     library = build(op, precision, operators.versions(op, precision)[0].source)
     found = []
     cases = operators.heldout(op, seed=20, count=SEEDS, max_elements=6000)
-    for seed, case in zip(range(SEEDS), cycle(cases)):
+    for seed, case in turns.share([*zip(range(SEEDS), cycle(cases))]):
         inputs = generate(op, precision, case, seed, np)
         references, bounds = expected(op, precision, case, inputs, np)
         for output, got in launch(library, op, precision, case, inputs).items():
@@ -108,7 +109,7 @@ def ignores(library: ctypes.CDLL, op: Operator, precision: Precision, case: Case
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[ProcessPoolExecutor]:
     """A process that is replaced after four kernels."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=4) as pool:
+    with ProcessPoolExecutor(1, FORKS, max_tasks_per_child=4) as pool:
         yield pool
 
 

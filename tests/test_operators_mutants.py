@@ -1,7 +1,7 @@
 """Wrong kernels: every operator's check rejects its mutants, and the survey of them tells what happened.
 
 The kernels run on the cpu executor, in processes of their own. All cases, in every precision, are for `msbench mutants`; here each
-mutant has two cases in one precision, since compiling it takes most of the time.
+mutant whose turn it is has two cases in one precision, since compiling it takes most of the time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from msbench.store import integrity
 from msbench.store.proofs import proofs
 from msbench.store.store import Store
 from msbench.study.mutation import Verdict, survey
+from tests import turns
 
 WITH_MUTANTS = {name: op for name, op in operators.load_all().items() if (Path(op.folder) / FILE).is_file()}
 AFFORDABLE = 5e6
@@ -53,31 +54,30 @@ def look(op: Operator, precision: Precision, wanted: dict[Mutant, list[Case]]) -
         return survey(executor, op, precision, wanted, seed=1)
 
 
-def in_turns(op: Operator, precision: Precision) -> list[Mutant]:
-    """The mutants whose turn it is in a precision: those that are wrong in both alternate."""
-    possible = {mutant: mutant.precisions or op.precisions for mutant in operators.mutants(op)}
-    return [m for number, (m, some) in enumerate(possible.items()) if some[number % len(some)] == precision]
+def of_each_precision(op: Operator) -> list[tuple[Mutant, Precision]]:
+    """Each mutant in one precision: those that are wrong in both alternate."""
+    possible = [(mutant, mutant.precisions or op.precisions) for mutant in operators.mutants(op)]
+    return [(mutant, some[number % len(some)]) for number, (mutant, some) in enumerate(possible)]
 
 
-@pytest.mark.parametrize("precision", list(Precision))
 @pytest.mark.parametrize("name", WITH_MUTANTS)
-def test_every_mutant_is_rejected(name: str, precision: Precision) -> None:
+def test_every_mutant_is_rejected(name: str) -> None:
     op = WITH_MUTANTS[name]
-    wanted = {mutant: sample(op, mutant) for mutant in in_turns(op, precision)}
-    assert [mutant.name for mutant, cases in wanted.items() if not cases] == []
-    for verdict in look(op, precision, wanted):
-        assert verdict.failures == {}, verdict.mutant.name
-        assert verdict.good and verdict.tried, (verdict.mutant.name, [case.id for case in verdict.survived])
+    chosen = turns.share(of_each_precision(op))
+    assert chosen
+    for precision in op.precisions:
+        wanted = {mutant: sample(op, mutant) for mutant, its in chosen if its is precision}
+        assert [mutant.name for mutant, cases in wanted.items() if not cases] == []
+        verdicts = look(op, precision, wanted)
+        assert [verdict.mutant for verdict in verdicts] == list(wanted)
+        for verdict in verdicts:
+            assert verdict.failures == {}, verdict.mutant.name
+            assert verdict.good and verdict.tried, (verdict.mutant.name, [case.id for case in verdict.survived])
 
 
 @pytest.mark.parametrize("name", WITH_MUTANTS)
 def test_there_are_five_of_each(name: str) -> None:
-    op = WITH_MUTANTS[name]
-    found = operators.mutants(op)
-    assert len(found) >= 5
-    assert sorted(m.name for precision in op.precisions for m in in_turns(op, precision)) == sorted(
-        m.name for m in found
-    )
+    assert len(operators.mutants(WITH_MUTANTS[name])) >= 5
 
 
 # ------------------------------------------------------------------ an operator of one's own

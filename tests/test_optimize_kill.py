@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from msbench.store.store import Store
-from tests import optimizing
+from tests import optimizing, turns
 
 Session = Callable[..., str]
 _NOT_COMPARED = {"id", "run_id", "evaluation_id", "started_at", "finished_at"}
@@ -80,14 +80,14 @@ def test_the_undisturbed_run_is_the_story(undisturbed: dict[str, Any]) -> None:
 
 @pytest.mark.timeout(900)
 def test_one_kill_at_instants_throughout(session: Session, undisturbed: dict[str, Any], tmp_path: Path) -> None:
-    for instant in range(1, undisturbed["instants"] + 1, 17):
+    for instant in turns.share(range(1, undisturbed["instants"] + 1, 17)):
         db = tmp_path / f"{instant}.sqlite"
         assert session(db, instant) == "killed"
         assert session(db, 0).isdigit()
         _same(db, undisturbed)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", turns.share(range(3)))
 def test_kill_after_kill(session: Session, undisturbed: dict[str, Any], tmp_path: Path, seed: int) -> None:
     instants = random.Random(seed)
     db = tmp_path / "run.sqlite"
@@ -113,7 +113,7 @@ def test_with_proposals_in_parallel_kills_change_nothing(session: Session, tmp_p
     assert [step["outcome"] for step in expected["steps"]] == [
         "baseline", "improved", "improved", "slower", "slower", "slower", "improved",
     ]  # fmt: skip
-    for instant in range(3, instants, max(1, instants // 12)):
+    for instant in turns.share(range(3, instants, max(1, instants // 12))):
         db = tmp_path / f"{instant}.sqlite"
         assert session(db, instant, strategy="best_of_n") == "killed"
         assert session(db, 0, strategy="best_of_n").isdigit()

@@ -189,7 +189,8 @@ def pick_executor(
     from msbench.harness.protocols import Remembers
 
     store.check_clock()
-    chosen = executors.pick(name, store=databases.reader(db), device=device, sanitize=sanitize)
+    known = None if name == "cpu" else databases.reader(db)  # takes a second, and a processor has no use for times
+    chosen = executors.pick(name, store=known, device=device, sanitize=sanitize)
     if not recalls and isinstance(chosen, Remembers):
         chosen.close()
         chosen = executors.pick("cpu", sanitize=sanitize)

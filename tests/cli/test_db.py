@@ -9,7 +9,7 @@ import pytest
 
 from msbench.model import Origin
 from msbench.store.store import Store
-from tests import factories
+from tests import factories, turns
 from tests.cli.running import GOOD, QUICKLY, run
 
 
@@ -70,7 +70,7 @@ def test_a_parent_may_be_in_another_database(here: Path) -> None:
     assert f"names the parent {parent.id}, which is in none here" in alone.stdout
 
 
-@pytest.mark.parametrize("columns", ["80", "100", "200"])
+@pytest.mark.parametrize("columns", turns.share(["80", "100", "200"]))
 def test_counts_are_whole_numbers_at_any_usual_width(here: Path, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     shown = run(here, "db", "counts").stdout.partition("Further apart")[0]

@@ -26,6 +26,7 @@ from msbench.executors.cpu import CpuExecutor
 from msbench.store.integrity import check_files
 from msbench.store.store import Store
 from tests import factories
+from tests.cli import running
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 BENCH = ("bench", "vector_add/fp32", "--executor", "cpu", "--cases", "smallest", "--quick", "--versions", "naive")
@@ -53,10 +54,15 @@ def run(
     here: Path, *arguments: object, stdout: Any = subprocess.PIPE, **environment: str | None
 ) -> tuple[int, str, str]:
     """Exit code, output, errors."""
-    process = start(here, *arguments, stdout=stdout, **environment)
-    said, complained = process.communicate(timeout=120)
+    if stdout == subprocess.PIPE and not environment:
+        done = running.run(here, *arguments)
+        code, said, complained = done.returncode, done.stdout, done.stderr
+    else:
+        process = start(here, *arguments, stdout=stdout, **environment)
+        said, complained = process.communicate(timeout=120)
+        code = process.returncode
     assert "Traceback" not in complained and "Exception ignored" not in complained, complained
-    return process.returncode, said or "", complained
+    return code, said or "", complained
 
 
 def one_error(code: int, complained: str) -> str:

@@ -17,7 +17,7 @@ from msbench.cli import _end, app
 from msbench.executors.cpu import CpuExecutor
 from msbench.model import Failure, Fault
 from msbench.store.store import Store
-from tests import factories
+from tests import factories, turns
 
 GROUP: Any = get_command(app)
 COMMANDS = {
@@ -89,7 +89,10 @@ def run(here: Path, line: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
         return _end.ended(app)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=turns.examples(settings().max_examples),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(line=lines())
 @example(line=["serve", "--port", "65536", "--site", "a folder"])
 @example(line=["serve", "--port", "-1"])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from msbench import emulator, resources
+from tests.forks import FORKS
 
 TYPES: dict[str, Any] = {"float": np.dtype(np.float32), "__nv_bfloat16": np.dtype(np.uint16)}
 """What scalar_t is, and how NumPy holds it: bf16 as its bits."""
@@ -29,7 +29,7 @@ def called(scalar: str, source: str, function: str, *given: Any, times: int = 1)
     Raises:
         RuntimeError: the function returned something else than 0, or the emulator reported a failure.
     """
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+    with ProcessPoolExecutor(1, FORKS) as process:
         return process.submit(_called, scalar, source, function, given, times).result()
 
 

@@ -37,25 +37,31 @@ class Node:
 
     def walk(self) -> Iterator[Node]:
         """Itself and every element in it, in the document's order."""
-        yield self
-        for child in self.children:
-            if isinstance(child, Node):
-                yield from child.walk()
+        following = [self]
+        while following:
+            node = following.pop()
+            yield node
+            following += [child for child in reversed(node.children) if isinstance(child, Node)]
 
     def all(self, tag: str = "", kind: str = "", **attributes: str) -> list[Node]:
         """The elements of a tag, a class and attributes (``data_run`` for ``data-run``); "" stands for any."""
+        return list(self._found(tag, kind, attributes))
+
+    def _found(self, tag: str, kind: str, attributes: dict[str, str]) -> Iterator[Node]:
         wanted = {name.replace("_", "-"): value for name, value in attributes.items()}
-        return [
-            node
-            for node in self.walk()
-            if tag in ("", node.tag)
-            and (not kind or kind in node.attributes.get("class", "").split())
-            and all(name in node.attributes and value in ("", node.attributes[name]) for name, value in wanted.items())
-        ]
+        for node in self.walk():
+            if (
+                (not tag or tag == node.tag)
+                and (not kind or kind in node.attributes.get("class", "").split())
+                and all(
+                    name in node.attributes and value in ("", node.attributes[name]) for name, value in wanted.items()
+                )
+            ):
+                yield node
 
     def first(self, tag: str = "", kind: str = "", **attributes: str) -> Node | None:
         """The first of ``all``."""
-        return next(iter(self.all(tag, kind, **attributes)), None)
+        return next(self._found(tag, kind, attributes), None)
 
     @property
     def raw(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import turns
 from tests.browser.accessibility import findings
 from tests.browser.look import LOOKS, page_types
 from tests.browser.reader import Reader
@@ -20,7 +21,7 @@ def reader(chromium: Any, built: Path) -> Reader:
     return Reader(chromium, built)
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", turns.share([*LOOKS]))
 def test_axe_core_finds_nothing(reader: Reader, built: Path, look: str) -> None:
     width, dark = LOOKS[look]
     reader.screen(width, dark=dark)

@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,18 +21,23 @@ def store() -> Iterator[Store]:
         yield opened
 
 
-@pytest.fixture
-def told() -> Iterator[Store]:
-    """A store with the story of tests/factories.py, and a trial of the evaluator."""
-    with Store(":memory:") as opened:
+@pytest.fixture(scope="session")
+def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the next two copy; writing it takes as long as most tests of it."""
+    path = tmp_path_factory.mktemp("told") / "told.sqlite"
+    with Store(path) as opened:
         tell(opened)
+    return path
+
+
+@pytest.fixture
+def told(_template: Path) -> Iterator[Store]:
+    """A store with the story of tests/factories.py, and a trial of the evaluator, in memory."""
+    with Store.snapshot(_template) as opened:
         yield opened
 
 
 @pytest.fixture
-def told_file(tmp_path: Path) -> Path:
+def told_file(_template: Path, tmp_path: Path) -> Path:
     """The same as a file."""
-    path = tmp_path / "told.sqlite"
-    with Store(path) as opened:
-        tell(opened)
-    return path
+    return Path(shutil.copy(_template, tmp_path / "told.sqlite"))

@@ -16,7 +16,7 @@ from msbench.store.identity import canonical, table_of
 from msbench.store.merge import merge
 from msbench.store.store import Store
 from msbench.store.tables import TABLES, MigrationRow, VersionRow
-from tests import factories
+from tests import factories, turns
 from tests.factories import FP32, GPU, candidate, failed, measured, operator, run_row, step_row
 
 OP = operator(sizes=(1 << 17,), odd=1003)
@@ -80,7 +80,7 @@ def advance(store: Store, run_id: str, steps: int, finished: bool, side: str) ->
         store.add_step(step_row(row, number, "failed", lesson=side))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=turns.examples(25), deadline=None)
 @given(st.lists(st.lists(DEEDS, max_size=4), min_size=3, max_size=3))
 def test_merging_is_sound_and_neither_order_nor_repetition_matters(machines: list[list[Deed]]) -> None:
     with ExitStack() as stack:

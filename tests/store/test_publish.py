@@ -22,7 +22,7 @@ from msbench.store.merge import merge
 from msbench.store.publish import publish
 from msbench.store.store import Store
 from msbench.store.superseded import drop_superseded
-from tests import factories
+from tests import factories, turns
 from tests.factories import CPU, GPU, candidate, failed, measured, operator, run_row, step_row
 from tests.store.test_merge import content
 
@@ -83,7 +83,7 @@ def shown(store: Store) -> list[Any]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=turns.examples(60), deadline=None)
 @given(SESSIONS)
 def test_dropping_what_is_superseded_changes_no_figure(sessions: Sequence[tuple[Any, ...]]) -> None:
     with Store(":memory:") as store:

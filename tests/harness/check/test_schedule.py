@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msbench.harness.check.case import VARIANTS
@@ -21,6 +21,7 @@ from msbench.harness.check.schedule import (
 from msbench.harness.protocols import Checks, Plan
 from msbench.operators import elements, patchwork
 from msbench.spec import Split
+from tests import turns
 from tests.harness.fakes import OPERATOR, case
 
 LARGE = case(2**30, Split.LARGE)
@@ -127,6 +128,7 @@ def test_hidden_sizes_depend_on_the_seed_alone() -> None:
     assert hidden(1) != hidden(2)
 
 
+@settings(max_examples=turns.examples(100))
 @given(sizes=st.sets(st.integers(1, 10**7), min_size=1), limit=st.none() | st.floats(1e3, 1e9), full=st.booleans())
 def test_cheap_first_and_nothing_above_the_limit(sizes: set[int], limit: float | None, full: bool) -> None:
     plan = Plan(tuple(case(n) for n in sizes), checks=Checks.FULL if full else Checks.QUICK)
@@ -174,8 +176,9 @@ def test_which_large_size_has_which_inputs_is_the_seeds_secret() -> None:
         found = schedule(WIDE, Plan((case(2**22), case(2**23), LARGE), seed=seed), None)
         return {i.case.id for i in found if i.case.dims[0][1] in (2**22, 2**23, 2**30)}
 
-    assert inputs(1) == inputs(1)
-    assert len({frozenset(inputs(seed)) for seed in range(9)}) > 1
+    first = inputs(1)
+    assert first == inputs(1)
+    assert any(inputs(seed) != first for seed in range(2, 11))
 
 
 def test_a_case_that_only_a_gpu_can_afford() -> None:
