@@ -6,10 +6,14 @@ Comments, docstrings, whitespace and file names do not count, since they change 
 from __future__ import annotations
 
 import ast
+import os
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from msbench import lexemes, resources
 from msbench.lexemes import code
 from msbench.model import digest
 from msbench.spec import Operator
@@ -30,15 +34,26 @@ def harness_digest(operator: Operator | None = None) -> str:
 
 @cache
 def _code(parts: tuple[str, ...]) -> str:
-    return digest(*sorted(text for part in parts for text in _texts(_PACKAGE / part)))
+    """Kept beside the builds by what the files hold: parsing them takes most of a second."""
+    sources = [(file.suffix, file.read_text("utf-8")) for part in parts for file in _files(_PACKAGE / part)]
+    parsers = [Path(module).read_text("utf-8") for module in (__file__, lexemes.__file__)]
+    key = digest("code", sys.version, *parsers, *sorted(suffix + text for suffix, text in sources))
+    kept = resources.cache_dir() / "digests" / key
+    with suppress(OSError, UnicodeDecodeError):
+        if len(known := kept.read_text("ascii")) == len(key):
+            return known
+    made = digest(*sorted(python_code(text) if suffix == ".py" else cpp_code(text) for suffix, text in sources))
+    with suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        whole = kept.with_name(f"{key}.{os.getpid()}")
+        whole.write_text(made, "ascii")
+        whole.replace(kept)
+    return made
 
 
-def _texts(path: Path) -> Iterator[str]:
-    for file in [path] if path.is_file() else path.rglob("*"):
-        if file.suffix == ".py":
-            yield python_code(file.read_text("utf-8"))
-        elif file.is_file() and file.suffix != ".pyc":
-            yield cpp_code(file.read_text("utf-8"))
+def _files(path: Path) -> Iterator[Path]:
+    found = [path] if path.is_file() else path.rglob("*")
+    return (file for file in found if file.is_file() and file.suffix != ".pyc")
 
 
 def python_code(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
+from functools import cache
 from math import prod
 
 from msbench.errors import SpecError
@@ -40,7 +41,7 @@ def elements(op: Operator, dims: Mapping[str, int]) -> int:
 
 def _extent(array: str, text: str, dims: Mapping[str, int]) -> int:
     try:
-        value = _value(ast.parse(text.strip(), mode="eval").body, dims)
+        value = _value(_parsed(text.strip()), dims)
     except SyntaxError:
         raise SpecError(f"shape of {array!r}: {text!r} is not an expression. Write one such as 'rows + 1'.") from None
     except ZeroDivisionError:
@@ -53,6 +54,11 @@ def _extent(array: str, text: str, dims: Mapping[str, int]) -> int:
     if value < 0:
         raise SpecError(f"shape of {array!r}: {text!r} is {value} at {dict(dims)}.")
     return value
+
+
+@cache
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
 
 
 class _NotAllowed(Exception):

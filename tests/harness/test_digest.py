@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from msbench.harness import digest as digests
 from msbench.harness.digest import cpp_code, harness_digest, python_code
 from tests.harness.fakes import OPERATOR
 
@@ -48,3 +50,17 @@ def test_a_loosened_bound_makes_another_digest_and_a_comment_does_not(tmp_path: 
     spec.write_text("BOUND = 2\n")
     assert harness_digest(operator) != before
     assert harness_digest() == harness_digest()
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b"cut off"])
+def test_what_is_kept_of_the_sources_is_made_anew_where_it_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes
+) -> None:
+    monkeypatch.setenv("MSBENCH_CACHE", str(tmp_path))
+    monkeypatch.setattr(digests, "_code", cache(digests._code.__wrapped__))
+    told = harness_digest()
+    [kept] = (tmp_path / "digests").iterdir()
+    assert kept.read_text() == told
+    kept.write_bytes(damage)
+    monkeypatch.setattr(digests, "_code", cache(digests._code.__wrapped__))
+    assert harness_digest() == told == kept.read_text()
