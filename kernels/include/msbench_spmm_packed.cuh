@@ -2,8 +2,8 @@
 //
 // - `direct` (msbench_spmm_direct.cuh), for few products: one launch, sums in L2.
 // - `counted`, for up to 2¹⁹ entries, 32768 rows and 1024 columns of X: rows are packed by counts (msbench_count_rows.cuh), and multiplied
-//   out of L2. Both share entries out evenly, however long rows are: in a skewed matrix of 335544 entries and K = 512 bins of rows
-//   took most of 1.3 ms (cuSPARSE 0.15; H200, 2026-11-24).
+//   out of L2. Both share entries out evenly, however long rows are: a skewed matrix of 335544 entries times 512 columns took 1.3 ms
+//   by way of bins (cuSPARSE 0.15; H200, 2026-11-24).
 // - `binned`, else: rows are packed through bins (msbench_pack_rows.cuh), then multiplied as spmm_csr does it. For long products,
 //   which tiles are for, and more entries than a cooperative grid holds.
 //
@@ -22,7 +22,7 @@ namespace msbench {
 enum class PackedPlan { kDirect, kCounted, kBinned };
 
 constexpr int64_t kMostCountedColumns = 1024;
-// Shares of long rows: more than kMostShares, so that the last ones to start are short. A multiprocessor has 4 of 335544 entries.
+// Shares of long rows: more than kMostShares, so that the blocks that start last are done soon (656 of 335544 entries instead of 2622).
 constexpr int kCountedShares = 512;
 
 inline PackedPlan packed_plan(int64_t rows, int64_t total, int64_t K) {
