@@ -38,8 +38,10 @@ struct LinesOfTile {
     int first, count;
     const int* ends;  // of lines first, first + 1, …
 
-    __device__ LinesOfTile(const int32_t* offsets, int lines, int begin, int end, int* scratch) {
-        FindLine<kThreads> find(lines, begin);
+    __device__ LinesOfTile(const int32_t* offsets, int lines, int begin, int end, int* scratch)
+        : LinesOfTile(FindLine<kThreads>(lines, begin), offsets, lines, end, scratch) {}
+    // With a search for the tile's first line that may be under way.
+    __device__ LinesOfTile(FindLine<kThreads> find, const int32_t* offsets, int lines, int end, int* scratch) {
         find.finish(offsets);
         first = find.low;
         const int own_end = offsets[min(first + 1 + int(threadIdx.x), lines)];

@@ -180,15 +180,15 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
 constexpr int kMostShares = 128;
 
-inline size_t gather_bytes(int64_t K) {
-    return kMostShares * K * sizeof(float);
+inline size_t gather_bytes(int64_t K, int most_shares = kMostShares) {
+    return most_shares * K * sizeof(float);
 }
 
 template <int kVec, int kGroup, int kFlight, int kThreads, int kBlocks, typename Rows>
 cudaError_t launch_gather(const Rows& A, const scalar_t* X, scalar_t* Y, int64_t K, void* workspace, bool first,
-                          cudaStream_t stream) {
+                          cudaStream_t stream, int most_shares) {
     const unsigned blocks = unsigned(ceil_div(A.rows, kThreads / kGroup)), columns = unsigned(ceil_div(K, kGroup * kVec));
-    const int share = int(std::max<int64_t>(ceil_div(A.total, kMostShares), 512));
+    const int share = int(std::max<int64_t>(ceil_div(A.total, most_shares), 512));
     const unsigned shares = Rows::kUneven && A.total >= share ? unsigned(ceil_div(A.total, share)) : 0;
     Launch launch(dim3(blocks + shares, columns), kThreads, stream);
     if (!first) launch.early();
@@ -196,14 +196,15 @@ cudaError_t launch_gather(const Rows& A, const scalar_t* X, scalar_t* Y, int64_t
                   static_cast<float*>(workspace));
 }
 
-// `workspace`: gather_bytes(K), for rows that may be uneven. `first`: no kernel comes before this one in the launcher.
+// `workspace`: gather_bytes(K, most_shares), for rows that may be uneven. `first`: no kernel comes before this one in the launcher, or it is
+// to wait for that one's end. `most_shares`: into how many all entries are cut for rows that are very long; at most 1024 for K of 2048.
 template <typename Rows>
 cudaError_t gather(const Rows& A, const scalar_t* X, scalar_t* Y, int64_t K, void* workspace, bool first,
-                   cudaStream_t stream) {
+                   cudaStream_t stream, int most_shares = kMostShares) {
     const bool pieces = packets_allowed(X, Y) && K % kPiece == 0;
-    if (!pieces) return launch_gather<1, 32, 16, 256, 3>(A, X, Y, K, workspace, first, stream);
-    if (K >= 128 * kPiece) return launch_gather<kPiece, 32, 4, 128, 8>(A, X, Y, K, workspace, first, stream);
-    return launch_gather<kPiece, 16, 4, 128, 8>(A, X, Y, K, workspace, first, stream);
+    if (!pieces) return launch_gather<1, 32, 16, 256, 3>(A, X, Y, K, workspace, first, stream, most_shares);
+    if (K >= 128 * kPiece) return launch_gather<kPiece, 32, 4, 128, 8>(A, X, Y, K, workspace, first, stream, most_shares);
+    return launch_gather<kPiece, 16, 4, 128, 8>(A, X, Y, K, workspace, first, stream, most_shares);
 }
 
 }  // namespace msbench

@@ -1,25 +1,61 @@
-// Y = A X for formats that don't have rows together: they are packed first, then multiplied like CSR.
+// Y = A X for formats that don't have rows together. Plans, by sizes:
+//
+// - `direct` (msbench_spmm_direct.cuh), for few products: one launch, sums in L2.
+// - `counted`, for up to 2¹⁹ entries, 32768 rows and 1024 columns of X: rows are packed by counts (msbench_count_rows.cuh), and multiplied
+//   out of L2. Both share entries out evenly, however long rows are: a skewed matrix of 335544 entries times 512 columns took 1.3 ms
+//   by way of bins (cuSPARSE 0.15; H200, 2026-11-24).
+// - `binned`, else: rows are packed through bins (msbench_pack_rows.cuh), then multiplied as spmm_csr does it. For long products,
+//   which tiles are for, and more entries than a cooperative grid holds.
+//
+// The limits of `direct` and `counted` are by reckoning, and not yet measured. Rows that are even and many columns would rather have
+// tiles; a launcher can't see which it has, so the limit lies where packing weighs as much as what tiles gain.
 #pragma once
 
+#include "msbench_count_rows.cuh"
 #include "msbench_pack_rows.cuh"
+#include "msbench_spmm_direct.cuh"
 #include "msbench_spmm_gather.cuh"
 #include "msbench_spmm_tiles.cuh"
 
 namespace msbench {
 
+enum class PackedPlan { kDirect, kCounted, kBinned };
+
+constexpr int64_t kMostCountedColumns = 1024;
+// Shares of long rows: more than kMostShares, so that the blocks that start last are done soon (656 of 335544 entries instead of 2622).
+constexpr int kCountedShares = 512;
+
+inline PackedPlan packed_plan(int64_t rows, int64_t total, int64_t K) {
+    if (worth_direct(rows, total, K)) return PackedPlan::kDirect;
+    const bool counted = rows <= kMostCountedRows && total <= kMostCountedEntries && K <= kMostCountedColumns;
+    return counted ? PackedPlan::kCounted : PackedPlan::kBinned;
+}
+
 inline size_t packed_workspace(int64_t rows, int64_t cols, int64_t total, int64_t K) {
-    size_t room = std::max(bins_bytes(total), gather_bytes(K));  // bins are read no more when rows are multiplied
+    const PackedPlan plan = packed_plan(rows, total, K);
+    if (plan == PackedPlan::kDirect) return direct_bytes(rows, K);
+    // What packing takes is read no more when rows are multiplied.
+    if (plan == PackedPlan::kCounted)
+        return packed_bytes(rows, total) + std::max(RowCounts::bytes(rows, total), gather_bytes(K, kCountedShares));
+    size_t room = std::max(bins_bytes(total), gather_bytes(K));
     if (worth_tiles(cols, total, K)) room = std::max(room, tiles_bytes(rows, total, K));
     return packed_bytes(rows, total) + room;
 }
 
 template <typename Matrix>
 cudaError_t multiply_packed(const Matrix& A, const scalar_t* X, scalar_t* Y, int64_t K, void* workspace, cudaStream_t stream) {
+    const PackedPlan plan = packed_plan(A.rows, A.total, K);
+    if (plan == PackedPlan::kDirect) return multiply_directly(A, X, Y, K, workspace, stream);
     PackedRows rows;
+    void* room = static_cast<char*>(workspace) + packed_bytes(A.rows, A.total);
+    if (plan == PackedPlan::kCounted) {
+        const cudaError_t error = pack_rows_by_counts(A, workspace, &rows, stream);
+        if (error != cudaSuccess) return error;
+        return gather(rows, X, Y, K, room, true, stream, kCountedShares);  // not early: nothing is known of that behind a cooperative grid
+    }
     const cudaError_t error = A.total >= kManyEntries ? pack_rows<768>(A, workspace, &rows, stream)
                                                       : pack_rows<256>(A, workspace, &rows, stream);
     if (error != cudaSuccess) return error;
-    void* room = static_cast<char*>(workspace) + packed_bytes(A.rows, A.total);
     const bool pieces = packets_allowed(X, Y) && K % kPiece == 0;
     if (pieces && worth_tiles(A.cols, A.total, K)) return multiply_by_tiles(rows, X, Y, K, room, false, stream);
     return gather(rows, X, Y, K, room, false, stream);

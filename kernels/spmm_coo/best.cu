@@ -1,10 +1,20 @@
 // Y = A X with A in COO.
 //
-// Rows are brought together first, in two short launches through bins of rows (msbench_pack_rows.cuh), which move 8 bytes an entry
-// three times and need no atomic addition in memory. Then A is multiplied as spmm_csr does it: out of tiles of X in shared memory
-// while X has at most 2496 rows, else by gathers from L2.
+// Plans, by sizes (msbench_spmm_packed.cuh):
 //
-// Bound: that of spmm_csr, and about 60 bytes an entry for packing.
+// - `direct`, for few products: one cooperative launch, whose blocks have as many entries each, in order by row, and add to fp32 sums in
+//   L2 where the row changes (msbench_spmm_direct.cuh).
+// - `counted`, for up to 2¹⁹ entries and K = 1024: rows are brought together by counting, with equal shares for all blocks
+//   (msbench_count_rows.cuh), and multiplied out of L2 as spmm_csr does it, long rows in equal shares, too.
+// - `binned`, else: rows are brought together in two short launches through bins of rows (msbench_pack_rows.cuh), which move 8 bytes an
+//   entry three times and need no atomic addition in memory. Then A is multiplied as spmm_csr does it: out of tiles of X in shared memory
+//   while X has at most 2496 rows, else by gathers from L2.
+//
+// The first two are for matrices whose rows may be of any length: with bins alone a full row made skewed matrices take 2.6 to 8 times
+// as long as the faster baseline (H200, 2026-11-24). Their limits are by reckoning, and not yet measured.
+//
+// Bound: that of spmm_csr, and about 60 bytes an entry for packing; of `direct` a launch, two trips to memory, a grid barrier (two in
+// bf16) and the additions: about 8 us by reckoning.
 
 #include "msbench_spmm_packed.cuh"
 

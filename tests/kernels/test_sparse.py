@@ -108,3 +108,73 @@ def test_sums_by_row(function: str, rows: int, skewed: bool) -> None:
         given.append(np.full(1 << 18, 255, np.uint8))
     sums = called("float", SOURCE, function, *given, count, rows, times=2)[2]
     np.testing.assert_array_equal(sums, np.bincount(row, terms, rows))
+
+
+PACKING = """
+#include <msbench_count_rows.cuh>
+#include <msbench_spmm_direct.cuh>
+
+using namespace msbench;
+
+EXPORTED pack(const float* values, const int32_t* row_indices, const int32_t* second, char* workspace, int64_t rows, int64_t cols, int64_t total,
+              int64_t csc) {
+    PackedRows out;
+    if (csc) return pack_rows_by_counts(CscMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, workspace, &out, 0);
+    return pack_rows_by_counts(CooMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, workspace, &out, 0);
+}
+EXPORTED multiply(const float* values, const int32_t* row_indices, const int32_t* second, const float* X, float* Y, int64_t rows, int64_t cols,
+                  int64_t total, int64_t K, int64_t csc) {
+    if (csc) return multiply_directly(CscMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, X, Y, K, nullptr, 0);
+    return multiply_directly(CooMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, X, Y, K, nullptr, 0);
+}
+"""
+
+
+def matrix(
+    rows: int, cols: int, total: int, skewed: bool, csc: bool
+) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    """Values, rows, and columns or offsets of columns, as a kernel takes them; then the dense row and column of each entry."""
+    rng = np.random.default_rng(total)
+    row = rng.integers(0, rows, total).astype(np.int32)
+    if skewed:
+        row[rng.random(total) < 0.8] = rows // 2
+    col = rng.integers(0, cols, total).astype(np.int32)
+    if csc:
+        col.sort()
+    second = np.searchsorted(col, np.arange(cols + 1)).astype(np.int32) if csc else col
+    return [rng.integers(-8, 9, total).astype(np.float32), row, second], row, col
+
+
+@pytest.mark.parametrize("csc", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "cols", "total", "skewed"),
+    [(1, 1, 1, False), (1, 40, 5000, False), (5001, 300, 3000, True), (300, 9000, 40000, True)],
+)
+def test_rows_packed_by_counts(rows: int, cols: int, total: int, skewed: bool, csc: bool) -> None:
+    """Twice, in a workspace that holds garbage: rows, and shares of the entries, may be empty or have nearly all of them."""
+    given, row, col = matrix(rows, cols, total, skewed, csc)
+    workspace = np.full(8 * total + 4 * (rows + 1) + 512 + 4 * (rows + 4 + total), 255, np.uint8)
+    packed = called("float", PACKING, "pack", *given, workspace, rows, cols, total, int(csc), times=2)[3]
+    entries = packed[: 8 * total].view([("column", np.int32), ("value", np.float32)])
+    offsets = packed[8 * total : 8 * total + 4 * (rows + 1)].view(np.int32)
+    np.testing.assert_array_equal(offsets, np.searchsorted(np.sort(row), np.arange(rows + 1)))
+    found = np.lexsort((entries["value"], entries["column"], np.repeat(np.arange(rows), np.diff(offsets))))
+    expected = np.lexsort((given[0], col, row))
+    np.testing.assert_array_equal(entries["column"][found], col[expected])
+    np.testing.assert_array_equal(entries["value"][found], given[0][expected])
+
+
+@pytest.mark.parametrize("csc", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "cols", "total", "K", "skewed"),
+    [(1, 1, 1, 1, False), (7, 5000, 900, 33, True), (900, 3, 5000, 1100, True), (40, 50, 3, 70, False)],
+)
+def test_products_by_sums_in_memory(rows: int, cols: int, total: int, K: int, skewed: bool, csc: bool) -> None:
+    """Several chunks a block, more columns than a block has warps for, and rows without entries, which are zero."""
+    given, row, col = matrix(rows, cols, total, skewed, csc)
+    X = np.random.default_rng(K).integers(-8, 9, (cols, K)).astype(np.float32)
+    Y = np.full((rows, K), np.nan, np.float32)
+    *_, Y = called("float", PACKING, "multiply", *given, X, Y, rows, cols, total, K, int(csc), times=2)
+    expected = np.zeros((rows, K), np.float32)
+    np.add.at(expected, row, given[0][:, None] * X[col])
+    np.testing.assert_array_equal(Y, expected)
