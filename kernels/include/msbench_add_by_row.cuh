@@ -7,9 +7,8 @@
 namespace msbench {
 
 // Sums what lanes of the warp have for the same row: true in one lane of each, whose product is then the sum. Called by
-// whole warps; lanes with a row below 0 have nothing.
-__device__ inline bool combine_rows(int row, float& product) {
-    unsigned peers = __match_any_sync(~0u, row);
+// whole warps; lanes with a row below 0 have nothing. `peers`: the lanes with this lane's row.
+__device__ inline bool combine_peers(unsigned peers, int row, float& product) {
     const int lane = threadIdx.x % 32;
     int rank = __popc(peers & ((1u << lane) - 1));
     const bool first = rank == 0;
@@ -22,6 +21,11 @@ __device__ inline bool combine_rows(int row, float& product) {
         rank /= 2;
     }
     return first && row >= 0;
+}
+
+// The same for lanes that do not know their peers yet.
+__device__ inline bool combine_rows(int row, float& product) {
+    return combine_peers(__match_any_sync(~0u, row), row, product);
 }
 
 }  // namespace msbench

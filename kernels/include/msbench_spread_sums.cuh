@@ -22,8 +22,12 @@ struct SpreadSums {
     }
     // Called by whole warps; lanes with a row below 0 have nothing.
     __device__ void add(int row, float product) const {
-        const int place = row * replicas + blockIdx.x % unsigned(replicas);
-        if (combine_rows(row, product)) atomicAdd(spread + place * kSpacing, product);
+        if (combine_rows(row, product)) add_combined(row, product);
+    }
+    // Called by any lane that has a row.
+    __device__ void add_combined(int row, float product) const {
+        const int place = row * replicas + int(blockIdx.x & unsigned(replicas - 1));
+        atomicAdd(spread + place * kSpacing, product);
     }
     // By a cooperative grid, when all is added: calls finish(row, sum) once a row, and sets all sums back to zero.
     template <typename Finish>

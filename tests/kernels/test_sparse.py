@@ -9,6 +9,7 @@ from tests.kernels.building import called
 
 SOURCE = """
 #include <msbench_find_line.cuh>
+#include <msbench_long_lines.cuh>
 #include <msbench_row_bins.cuh>
 #include <msbench_spread_sums.cuh>
 
@@ -24,6 +25,21 @@ __global__ void lines_of(const int32_t* offsets, int lines, int begin, int end, 
 EXPORTED lines(const int32_t* offsets, int32_t* found, int64_t count, int64_t total, int64_t tile) {
     for (int64_t begin = 0; begin < total; begin += tile)
         lines_of<<<1, kThreads>>>(offsets, int(count), int(begin), int(std::min(begin + tile, total)), found);
+    return cudaGetLastError();
+}
+
+__global__ void long_lines_of(const int32_t* offsets, int lines, int total, int least, int part, int32_t* found, int32_t* owners) {
+    __shared__ LongLines<kThreads, 20> list;
+    const int count = list.find(offsets, lines, total, least, part);
+    if (int(threadIdx.x) < count) found[threadIdx.x] = list.sorted.lines[threadIdx.x];
+    if (count == 0 || threadIdx.x >= 32) return;
+    for (int p = 0; p < list.sorted.first[count]; ++p) {
+        const int at = list.line_of(p);
+        if (threadIdx.x == 0) owners[p] = list.sorted.lines[at];
+    }
+}
+EXPORTED long_lines(const int32_t* offsets, int32_t* found, int32_t* owners, int64_t count, int64_t total, int64_t least, int64_t part) {
+    long_lines_of<<<1, kThreads>>>(offsets, int(count), int(total), int(least), int(part), found, owners);
     return cudaGetLastError();
 }
 
@@ -78,6 +94,35 @@ def test_lines(empty: float, tile: int) -> None:
     total = int(offsets[-1])
     _, found = called("float", SOURCE, "lines", offsets, np.full(total, -1, np.int32), 5000, total, tile)
     np.testing.assert_array_equal(found, np.repeat(np.arange(5000), lengths))
+
+
+@pytest.mark.parametrize("lines", [1, 20, 63, 1000, 5001])
+def test_long_lines(lines: int) -> None:
+    """Up to all of them; where they are, others that are almost as long, and many empty ones."""
+    rng = np.random.default_rng(lines)
+    lengths = np.where(rng.random(lines) < 0.5, 0, rng.integers(1, 9, lines))
+    lengths[rng.integers(0, lines, 19)] = rng.integers(90, 300, 19)
+    lengths[-1] = 100
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    total = int(offsets[-1])
+    none = np.full(20, -1, np.int32)
+    _, found, owners = called(
+        "float", SOURCE, "long_lines", offsets, none, np.full(1000, -1, np.int32), lines, total, 100, 30
+    )
+    long = np.flatnonzero(lengths >= 100)
+    np.testing.assert_array_equal(found[: long.size], long)
+    assert (found[long.size :] == -1).all()
+    expected = np.repeat(long, -(-lengths[long] // 30))
+    np.testing.assert_array_equal(owners[: expected.size], expected)
+    assert (owners[expected.size :] == -1).all()
+
+
+def test_no_line_is_long() -> None:
+    offsets = np.arange(501, dtype=np.int32) * 3
+    none = np.full(20, -1, np.int32)
+    _, found, owners = called("float", SOURCE, "long_lines", offsets, none, none.copy(), 500, 1500, 100, 30)
+    assert (found == -1).all()
+    assert (owners == -1).all()
 
 
 @pytest.mark.parametrize("rows", [1, 3, 31])
