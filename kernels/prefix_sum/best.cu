@@ -7,23 +7,30 @@
 // Plans:
 //   one_block    to 1024 packets.
 //   one_cluster  to 16384 packets: 16 blocks exchange their sums through distributed shared memory.
-//   look_back    beyond (Merrill and Garland 2016): a tile publishes its sum, then adds up what the tiles before it have published,
-//                32 at a time, back to one that knows its whole prefix, and publishes its own. State and value share a 64-bit word,
-//                so no fence is needed. The order of these sums, and so the last bits, may differ from run to run.
-// x and y may miss a 16-byte boundary by the same number of elements; where they miss it by different ones, all goes by elements.
+//   look_back    to 65536 packets (Merrill and Garland 2016): a tile publishes its sum, then adds up what the tiles before it have
+//                published, 32 at a time, back to one that knows its whole prefix, and publishes its own. State and value share a
+//                64-bit word, so no fence is needed. The order of these sums, and so the last bits, may differ from run to run.
+//   wave_scan    beyond: blocks that stay publish sums of tiles some tiles before they need those of others, so that there is no
+//                chain of prefixes, no launch that clears states, and loads are under way at all times. By reasoning, not measured.
+// x and y may miss a 16-byte boundary by the same number of elements; where they miss it by different ones, all goes by elements, and
+// look_back takes what one_cluster leaves.
 //
 // Bound: each element read once and written once, 125 us for 2^26 in fp32, 63 in bf16.
-// Lost (H200, 2026-11-23): waves of one tile a multiprocessor, in which all blocks wait for all sums: 342 us for 2^26 in fp32, since
-// each wave costs what its slowest block does; looking back at 128 tiles at a time, 205 us, where 32 take 181; a cluster with four packets a thread, 9.6 us at 2^18 where look-back takes 7.8.
+// Lost (H200, November 2026): waves of one tile a multiprocessor, in which all blocks wait for all sums: 342 us for 2^26 in fp32, since
+// each wave costs what its slowest block does; looking back at all sizes, 182 us, and 124 in bf16, where a loop over a packet's elements
+// put every packet on the stack (without it, with tickets and a block fewer a multiprocessor, 110); looking back at 128 tiles at a
+// time, 205 us, where 32 take 181; a cluster with four packets a thread, 9.6 us at 2^18 where look-back takes 7.8.
 
 #include "msbench_cluster.cuh"
 #include "msbench_packets.cuh"
 #include "msbench_scan.cuh"
+#include "msbench_wave_scan.cuh"
 
 namespace {
 
 constexpr int kPacket = 16 / sizeof(scalar_t);
 constexpr int kThreads = 1024, kClusterBlocks = 16;
+constexpr int64_t kManyPackets = 65536;  // for look_back
 constexpr int kTileThreads = sizeof(scalar_t) == 4 ? 512 : 256, kHeld = 4;  // look-back; packets of a thread
 constexpr int kLeastTile = kTileThreads * 2 * kHeld;                        // elements
 
@@ -72,8 +79,8 @@ struct Tile {
 #pragma unroll
             for (int i = 0; i < kCount; ++i) {
                 Packet some;
-#pragma unroll 1
-                for (int k = 0; k < kWidth; ++k) {  // the first and the last tile: few instructions, not fast ones
+#pragma unroll
+                for (int k = 0; k < kWidth; ++k) {
                     some.lane[k] = place.has(i, k) ? x[i * 32 * kWidth + k] : msbench::from_float<scalar_t>(0.0f);
                 }
                 raw[i] = reinterpret_cast<const Word&>(some);
@@ -115,7 +122,7 @@ struct Tile {
             if (whole) {
                 msbench::store_group_once(y, i * 32, result);
             } else {
-#pragma unroll 1
+#pragma unroll
                 for (int k = 0; k < kWidth; ++k) {
                     if (place.has(i, k)) y[i * 32 * kWidth + k] = result.lane[k];
                 }
@@ -200,6 +207,9 @@ cudaError_t launch(const Arrays& a, void* workspace, cudaStream_t stream) {
         const unsigned threads = unsigned(msbench::ceil_div(packets, kClusterBlocks * 32) * 32);
         return msbench::launch_clusters(kClusterBlocks, Launch(kClusterBlocks, threads, stream), one_cluster<kWidth>, a);
     }
+    if constexpr (kWidth > 1) {
+        if (packets > kManyPackets) return msbench::wave_scan(a.x, a.y, a.n, a.head, workspace, stream);
+    }
     constexpr int kCount = kWidth == 1 ? 2 * kHeld : kHeld;
     const int64_t tiles = msbench::ceil_div(packets, kTileThreads * kCount);
     const cudaError_t error = cudaMemsetAsync(workspace, 0, tiles * sizeof(unsigned long long), stream);
@@ -211,7 +221,8 @@ cudaError_t launch(const Arrays& a, void* workspace, cudaStream_t stream) {
 }  // namespace
 
 extern "C" size_t prefix_sum_workspace(int64_t N) {
-    return (msbench::ceil_div(N, kLeastTile) + 1) * sizeof(unsigned long long);  // the head may take a tile more
+    const size_t look_back_bytes = (msbench::ceil_div(N, kLeastTile) + 1) * sizeof(unsigned long long);  // one more for the head
+    return std::max(look_back_bytes, msbench::wave_scan_bytes<scalar_t>(N));
 }
 
 extern "C" cudaError_t prefix_sum(const scalar_t* x, scalar_t* y, int64_t N, void* workspace, size_t, cudaStream_t stream) {
