@@ -16,19 +16,26 @@ help:
 	@echo "make fuzz   bad input of every kind, twenty times as much as make test tries"
 	@echo "make clean  remove the environment, the caches and build/"
 
-# The stamp is newer than pyproject.toml when the environment is up to date.
-$(VENV)/.stamp: pyproject.toml
+# What the demo needs, and what developing does besides. Each stamp is newer than pyproject.toml when its part is up to date. Python
+# compiles what it imports, which is a fraction of what is installed.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
+
+$(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "msbench needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) .
 	@if command -v nvidia-smi >/dev/null 2>&1; then \
 		echo "An NVIDIA GPU is here: installing the cuda extra"; \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda]'; \
+		$(PIP) '.[cuda]'; \
 	fi
 	touch $@
 
+$(VENV)/.stamp: $(VENV)/.installed
+	$(PIP) '.[dev]'
+	touch $@
+
 # The site goes to build/, which git ignores: site/ is the published one, without what was run here.
-demo: $(VENV)/.stamp
+demo: $(VENV)/.installed
 	$(BIN)/msbench optimize rms_norm/fp32 softmax/bf16
 	$(BIN)/msbench build-site
 	@echo "Open that address in a browser, or see it at http://127.0.0.1:8000 with:"
