@@ -30,7 +30,7 @@ from msbench.gpu.job import Job
 from msbench.gpu.locks import gpu_lock
 from msbench.gpu.profile import bottleneck as profiling
 from msbench.gpu.profile import ncu
-from msbench.gpu.runner import RECOVERY_S, GpuRunner, MeasuredProcess, worker_environment
+from msbench.gpu.runner import QUEUES, RECOVERY_S, GpuRunner, MeasuredProcess, worker_environment
 from msbench.gpu.shared_memory import KEPT_BYTES, Block, SharedMemory
 from msbench.gpu.timing import rounds as timing
 from msbench.gpu.timing.verify import Verifier
@@ -175,6 +175,8 @@ class CudaExecutor:
     def xp(self) -> Any:
         """CuPy, on this GPU, which is locked from here on. What it compiles, half a second a kernel, is kept beside the builds."""
         os.environ.setdefault("CUPY_CACHE_DIR", str(resources.cache_dir() / "cupy"))
+        for name, value in QUEUES.items():
+            os.environ.setdefault(name, value)
         try:
             import cupy
         except ImportError as error:

@@ -13,9 +13,12 @@ ones, whose numbers are uniform:
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from msbench import bounds
 from msbench.operators import patchwork
@@ -123,10 +126,7 @@ def product(xp: Any, entries: Entries, dense: Any, rows: int) -> Any:
     """
     if dense.ndim == 1:
         return _sum_rows(xp, entries.rows, entries.values * dense[entries.cols], rows)
-    result = xp.empty((rows, dense.shape[1]))
-    for part in _slabs(entries, *result.shape):
-        result[:, part] = _sum_slab(xp, entries, dense[:, part], rows)
-    return result
+    return _multiplied(xp, entries, dense, rows)
 
 
 def product_bound(xp: Any, u: float, exact: Any, entries: Entries, dense: Any, rows: int) -> Any:
@@ -143,9 +143,9 @@ def product_bound(xp: Any, u: float, exact: Any, entries: Entries, dense: Any, r
     sizes = Entries(entries.rows, entries.cols, xp.abs(entries.values))
     if dense.ndim == 1:
         return bounds.rounded(xp, u, exact, growth(dense) * product(xp, sizes, xp.abs(dense), rows) + flushed)
-    limit = xp.empty(exact.shape)
+    limit = _multiplied(xp, sizes, xp.abs(dense), rows)
     for part in _slabs(entries, *exact.shape):
-        error = growth(dense[:, part]) * _sum_slab(xp, sizes, xp.abs(dense[:, part]), rows) + flushed[:, None]
+        error = growth(dense[:, part]) * limit[:, part] + flushed[:, None]
         limit[:, part] = bounds.rounded(xp, u, exact[:, part], error)
     return limit
 
@@ -161,13 +161,16 @@ def _slabs(entries: Entries, rows: int, width: int) -> Iterator[slice]:
     return (slice(start, min(start + step, width)) for start in range(0, width, step))
 
 
-def _sum_slab(xp: Any, entries: Entries, dense: Any, rows: int) -> Any:
-    """A·X for a few columns of X, [cols, width]: all products at once, added up by their place in the result."""
-    width = dense.shape[1]
-    terms = dense[entries.cols]
-    terms *= entries.values[:, None]
-    places = entries.rows[:, None] * width + xp.arange(width)
-    return _sum_rows(xp, places.ravel(), terms.ravel(), rows * width).reshape(rows, width)
+def _multiplied(xp: Any, entries: Entries, dense: Any, rows: int) -> Any:
+    """A·X, [rows, K], by SciPy's or cuSPARSE's product of a CSR matrix, which touches stored entries only."""
+    sparse = importlib.import_module("scipy.sparse" if xp is np else "cupyx.scipy.sparse")
+    order = xp.argsort(entries.rows)
+    ends = xp.cumsum(xp.bincount(entries.rows, minlength=rows))
+    offsets = xp.concatenate([xp.zeros(1, "int32"), ends.astype("int32")])
+    columns = entries.cols[order].astype("int32")
+    matrix = sparse.csr_matrix((entries.values[order], columns, offsets), shape=(rows, dense.shape[0]))
+    matrix.has_canonical_format = True  # or CuPy adds duplicates up first: 2·∞ - 1·∞ is no number, (2 - 1)·∞ would be one
+    return xp.ascontiguousarray(matrix @ dense)
 
 
 # ------------------------------------------------------------------ drawing

@@ -8,7 +8,7 @@ from typing import Any
 
 from msbench.errors import DeviceError
 from msbench.gpu.timing.permute import permute
-from msbench.gpu.timing.track import BUSY_S, Compared, Track
+from msbench.gpu.timing.track import BRIEFLY_BUSY_S, Compared, Track
 from msbench.harness.arena import Arena
 from msbench.harness.check.case import POISONS, describe, look
 from msbench.harness.check.compare import Expectation, expect, outliers, touch
@@ -73,7 +73,7 @@ class Comparison:
         """Run it; its times, and what is wrong with what was written. Raises what ``Track.batch`` raises."""
         for _ in range(_TRIES):
             self._arrange()
-            track.subject.busy(BUSY_S)
+            track.subject.busy(BRIEFLY_BUSY_S)
             samples, told = track.compared(self.number, self.drawn, self.which)
             if samples:
                 break
