@@ -1,20 +1,29 @@
 // y = A x with A in COO, in no order.
 //
 // Plans, by rows:
+// - `block_sums`, up to 16384: a block of 1024 threads on each multiprocessor has all of its entries under way at once, and x, if it is
+//   short, for shared memory, so that this is one trip; products are added up in shared memory, and behind a grid barrier those sums of
+//   all blocks (msbench_block_sums.cuh). One cooperative launch.
 // - `spread_sums`, up to 32768: sums that are zero between calls, a sector each (msbench_spread_sums.cuh), take all products;
-//   after a grid barrier they are rounded and set back. One cooperative launch. Sums in shared memory for every block, added up
-//   behind the barrier, took 11.5 us where the naive kernels take 9.2 (measured, 1024 rows).
+//   after a grid barrier they are rounded and set back. One cooperative launch.
 // - `bins`, else: products ordered by bins of rows (msbench_row_bins.cuh); 12 + 6 + 6 bytes an entry and the gathers of x.
 // Lanes of a warp with the same row add up first: a full row would make their additions wait for each other. Where that is not enough,
 // a block adds up by itself: rows that several lanes of a warp have had at once get a sum in shared memory (HotRows).
 //
-// Bound: paper sizes are a launch, two trips to memory, a grid barrier and one more trip, ≈ 7 us. Large: gathers, 203 us
-// at 2²⁵ (165·10⁹ a second, measured), then 200 MB of products from memory, 46 us. Additions to one place come 2.25 ns apart (measured
-// by naive.cu: 117 us for 52,000 entries of row 0).
+// Bound: paper sizes are a launch, one trip to memory, a grid barrier and one to L2: a cooperative sum of 1 MB takes 5.6 us
+// (measured); and the sums of all blocks through L2. Measured (H200, 2026-11-24) with spread_sums for all of them: 9.1 us at 1024
+// rows, 10.6 at 2048, 14.4 at 16384, 17.9 at 32768; with all in L2 5.0, 6.0, 11.6 and 14.9 us. So few products wait for the sums'
+// sectors to come from memory, where spmv_csr loses 2.7 us to a cold L2 and this 4.1 and 4.6; many wait for atomic additions, 102·10⁹
+// a second between the last two sizes, and 660 blocks' arrivals at the barrier are additions to one place, too. By reasoning block_sums
+// takes 6 to 7 us at 1024 and 2048 rows, 8 at 8192 and 11 at 16384: not yet measured. Another form of it, not kept, took 11.5 us at
+// 1024 rows (measured), and it isn't known why.
+// Large: gathers, 203 us at 2²⁵ (165·10⁹ a second, measured), then 200 MB of products from memory, 46 us. Additions to one place come
+// 2.25 ns apart (measured by naive.cu: 117 us for 52,000 entries of row 0).
 // Without HotRows (2026-11-24) the skewed case of 2¹⁵ rows took 1.1 times the bar's 63 us: nine warps in ten had an entry of row 0, so that
 // 19,000 additions to it, 43 us, remained, and 8,800 to row 2. Now there are 660 to row 0, one a block, and 3,000 to any other, 7 us, which
 // is what all 600,000 take at 101·10⁹ a second (counted on such a matrix; times by reasoning, not yet measured).
 
+#include "msbench_block_sums.cuh"
 #include "msbench_entries.cuh"
 #include "msbench_row_bins.cuh"
 #include "msbench_spread_sums.cuh"
@@ -48,6 +57,64 @@ __device__ void load_products(const Matrix& A, const scalar_t* x, int64_t first,
     for (int i = 0; i < kDepth; ++i) {
         if (row[i] >= 0) product[i] *= msbench::to_float(__ldg(x + column[i]));
     }
+}
+
+using BlockSums = msbench::BlockSums;
+constexpr int kTableFlight = 4, kMostTable = kTableFlight * BlockSums::kThreads;  // columns of an x that is held in shared memory
+constexpr int kBlockFlight = 8;
+
+// kTable: x is held in shared memory. `chunk`: entries of a block, of which a warp takes 32 at a time.
+template <bool kTable>
+__global__ void __launch_bounds__(BlockSums::kThreads, 1)
+    block_sums(const __grid_constant__ Matrix A, const scalar_t* x, scalar_t* y, int cols, int chunk, const __grid_constant__ BlockSums sums) {
+    constexpr int kThreads = BlockSums::kThreads;
+    extern __shared__ __align__(16) float table[];
+    float *const shared = table + (kTable ? kMostTable : 0), *own = shared;
+    const int tid = threadIdx.x, end = min((int(blockIdx.x) + 1) * chunk, A.total);
+    bool first = true;
+    for (int begin = blockIdx.x * chunk; first || begin + tid / 32 * 32 < end; begin += kBlockFlight * kThreads, first = false) {
+        // Few instructions before the loads: the next ones of 32 warps take as long as a trip to L2.
+        const int left = end - begin - tid, left_of_warp = left + tid % 32, at = begin + tid;
+        const int32_t *const rows = msbench::kept(A.row_indices + at), *const columns = msbench::kept(A.columns + at);
+        const scalar_t* const values = msbench::kept(A.values + at);
+        int row[kBlockFlight], column[kBlockFlight];
+        scalar_t value[kBlockFlight];
+#pragma unroll
+        for (int i = 0; i < kBlockFlight; ++i) {
+            row[i] = -1;
+            if (i * kThreads < left) {
+                row[i] = msbench::load_once(rows + i * kThreads);
+                column[i] = msbench::load_once(columns + i * kThreads);
+                value[i] = msbench::load_once(values + i * kThreads);
+            }
+        }
+        if (first) {
+            scalar_t factor[kTableFlight];
+            if constexpr (kTable) {
+#pragma unroll
+                for (int i = 0; i < kTableFlight; ++i) factor[i] = msbench::load_once(x + min(tid + i * kThreads, cols - 1));
+            }
+            sums.clear(shared);
+            own = sums.own(shared);
+            if constexpr (kTable) {
+#pragma unroll
+                for (int i = 0; i < kTableFlight; ++i) table[tid + i * kThreads] = msbench::to_float(factor[i]);
+            }
+            __syncthreads();
+        }
+        float product[kBlockFlight];
+#pragma unroll
+        for (int i = 0; i < kBlockFlight; ++i) {
+            if (kTable && i * kThreads >= left_of_warp) break;
+            if (row[i] >= 0) product[i] = msbench::to_float(value[i]) * (kTable ? table[column[i]] : msbench::to_float(__ldg(x + column[i])));
+        }
+#pragma unroll
+        for (int i = 0; i < kBlockFlight; ++i) {
+            if (i * kThreads >= left_of_warp) break;
+            sums.add(own, row[i], product[i]);
+        }
+    }
+    sums.collect(shared, [&](int row, float sum) { y[row] = msbench::from_float<scalar_t>(sum); });
 }
 
 // A block's own sums of rows that come again and again, each in the place that its number says, for the first that claims it.
@@ -122,6 +189,12 @@ cudaError_t launch_spread(const Matrix& A, const scalar_t* x, scalar_t* y, int64
         .cooperative()(spread_sums<kFlight>, A, x, y, int(rows), msbench::SpreadSums(rows));
 }
 
+template <bool kTable>
+cudaError_t launch_block(const Matrix& A, const scalar_t* x, scalar_t* y, int64_t cols, const BlockSums& sums, cudaStream_t stream) {
+    const int chunk = int(msbench::ceil_div(msbench::ceil_div(A.total, sums.blocks), 32) * 32);
+    return sums.launch(stream, kTable ? kMostTable : 0)(block_sums<kTable>, A, x, y, int(cols), chunk, sums);
+}
+
 using Bins = msbench::RowBins<float, 768>;
 using Scratch = msbench::TileScratch<float, 768>;
 
@@ -139,13 +212,19 @@ __global__ void __launch_bounds__(Bins::kThreads, 2)
 }  // namespace
 
 extern "C" size_t spmv_coo_workspace(int64_t rows, int64_t, int64_t nnz) {
+    if (rows <= BlockSums::kMostRows) return BlockSums::bytes(rows);
     return rows <= msbench::kSpreadRows ? 0 : Bins::bytes(nnz);
 }
 
 extern "C" cudaError_t spmv_coo(const scalar_t* values, const int32_t* row_indices, const int32_t* col_indices,
-                                const scalar_t* x, scalar_t* y, int64_t rows, int64_t, int64_t nnz, void* workspace,
+                                const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, int64_t nnz, void* workspace,
                                 size_t, cudaStream_t stream) {
     const Matrix A = {values, row_indices, col_indices, int(nnz)};
+    if (rows <= BlockSums::kMostRows) {
+        const BlockSums sums(workspace, rows, nnz);
+        return cols <= kMostTable ? launch_block<true>(A, x, y, cols, sums, stream)
+                                  : launch_block<false>(A, x, y, cols, sums, stream);
+    }
     if (rows <= msbench::kSpreadRows) {
         if (nnz <= 132 * kBlocks * kThreads) return launch_spread<1>(A, x, y, rows, stream);
         return launch_spread<4>(A, x, y, rows, stream);

@@ -8,6 +8,7 @@ import pytest
 from tests.kernels.building import called
 
 SOURCE = """
+#include <msbench_block_sums.cuh>
 #include <msbench_find_line.cuh>
 #include <msbench_long_lines.cuh>
 #include <msbench_row_bins.cuh>
@@ -62,6 +63,19 @@ __global__ void spread_over(const int32_t* row, const float* term, int count, fl
 EXPORTED spread_sums(const int32_t* row, const float* term, float* sums, int64_t count, int64_t rows) {
     return Launch(unsigned(ceil_div(count, kThreads)), kThreads, 0).cooperative()(
         spread_over, row, term, int(count), sums, int(rows), SpreadSums(rows));
+}
+
+__global__ void in_blocks(const int32_t* row, const float* term, int count, float* sums, const __grid_constant__ BlockSums blocks) {
+    extern __shared__ __align__(16) float shared[];
+    blocks.clear(shared);
+    __syncthreads();
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i - int(threadIdx.x) % 32 < count; i += gridDim.x * blockDim.x)
+        blocks.add(blocks.own(shared), i < count ? row[i] : -1, i < count ? term[i] : 0.0f);
+    blocks.collect(shared, [&](int r, float sum) { sums[r] = sum; });
+}
+EXPORTED block_sums(const int32_t* row, const float* term, float* sums, char* workspace, int64_t count, int64_t rows, int64_t most) {
+    const BlockSums blocks(workspace, rows, count, int(most));
+    return blocks.launch(0, 0)(in_blocks, row, term, int(count), sums, blocks);
 }
 
 __global__ void fill(const int32_t* row, const float* term, int count, const __grid_constant__ RowBins<float, 256> bins) {
@@ -152,6 +166,20 @@ def test_sums_by_row(function: str, rows: int, skewed: bool) -> None:
     if function == "binned_sums":
         given.append(np.full(1 << 18, 255, np.uint8))
     sums = called("float", SOURCE, function, *given, count, rows, times=2)[2]
+    np.testing.assert_array_equal(sums, np.bincount(row, terms, rows))
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+@pytest.mark.parametrize(("rows", "most"), [(1, 1), (7, 3), (2048, 40), (2049, 2), (16384, 9)])
+def test_sums_of_blocks(rows: int, most: int, skewed: bool) -> None:
+    """Twice, in a workspace that holds NaN: copies of all sums or one, blocks with one share of the rows or several."""
+    rng = np.random.default_rng(rows)
+    row = rng.integers(0, rows, 5000).astype(np.int32)
+    if skewed:
+        row[rng.random(5000) < 0.8] = rows // 2
+    terms = rng.integers(-8, 9, 5000).astype(np.float32)
+    given = [row, terms, np.full(rows, np.nan, np.float32), np.full(128 * 16 * -(-rows // 4), 255, np.uint8)]
+    sums = called("float", SOURCE, "block_sums", *given, 5000, rows, most, times=2)[2]
     np.testing.assert_array_equal(sums, np.bincount(row, terms, rows))
 
 
