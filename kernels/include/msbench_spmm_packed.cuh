@@ -7,7 +7,7 @@
 // - `binned`, else: rows are packed through bins (msbench_pack_rows.cuh), then multiplied as spmm_csr does it. For long products,
 //   which tiles are for, and more entries than a cooperative grid holds.
 //
-// The limits of `direct` and `counted` are by reckoning, and not yet measured. Rows that are even and many columns would rather have
+// The limits of `direct` and `counted` are by reckoning. Rows that are even and many columns would rather have
 // tiles; a launcher can't see which it has, so the limit lies where packing weighs as much as what tiles gain.
 #pragma once
 

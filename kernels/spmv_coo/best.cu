@@ -7,21 +7,19 @@
 // - `spread_sums`, up to 32768: sums that are zero between calls, a sector each (msbench_spread_sums.cuh), take all products;
 //   after a grid barrier they are rounded and set back. One cooperative launch.
 // - `bins`, else: products ordered by bins of rows (msbench_row_bins.cuh); 12 + 6 + 6 bytes an entry and the gathers of x.
-// Lanes of a warp with the same row add up first: a full row would make their additions wait for each other. Where that is not enough,
-// a block adds up by itself: rows that several lanes of a warp have had at once get a sum in shared memory (HotRows).
+// Lanes of a warp with the same row add up first: a full row would make their additions wait for each other. In `spread_sums` a warp
+// also adds up rows that come again within all that it has under way.
 //
 // Bound: paper sizes are a launch, one trip to memory, a grid barrier and one to L2: a cooperative sum of 1 MB takes 5.6 us
-// (measured); and the sums of all blocks through L2. Measured (H200, 2026-11-24) with spread_sums for all of them: 9.1 us at 1024
-// rows, 10.6 at 2048, 14.4 at 16384, 17.9 at 32768; with all in L2 5.0, 6.0, 11.6 and 14.9 us. So few products wait for the sums'
-// sectors to come from memory, where spmv_csr loses 2.7 us to a cold L2 and this 4.1 and 4.6; many wait for atomic additions, 102·10⁹
-// a second between the last two sizes, and 660 blocks' arrivals at the barrier are additions to one place, too. By reasoning block_sums
-// takes 6 to 7 us at 1024 and 2048 rows, 8 at 8192 and 11 at 16384: not yet measured. Another form of it, not kept, took 11.5 us at
-// 1024 rows (measured), and it isn't known why.
-// Large: gathers, 203 us at 2²⁵ (165·10⁹ a second, measured), then 200 MB of products from memory, 46 us. Additions to one place come
-// 2.25 ns apart (measured by naive.cu: 117 us for 52,000 entries of row 0).
-// Without HotRows (2026-11-24) the skewed case of 2¹⁵ rows took 1.1 times the bar's 63 us: nine warps in ten had an entry of row 0, so that
-// 19,000 additions to it, 43 us, remained, and 8,800 to row 2. Now there are 660 to row 0, one a block, and 3,000 to any other, 7 us, which
-// is what all 600,000 take at 101·10⁹ a second (counted on such a matrix; times by reasoning, not yet measured).
+// (measured); and the sums of all blocks through L2. Large: gathers, 203 us at 2²⁵ (165·10⁹ a second, measured), then 200 MB of
+// products from memory, 46 us. Additions to one place come 2.25 ns apart (measured by naive.cu: 117 us for 52,000 entries of row 0).
+//
+// Measured (H200, November 2026, us; 1024, 2048, 4096, 8192, 16384 rows): block_sums 9.0, 9.4, 10.2, 11.6, 14.9, and 15.4 for
+// 10,007 skewed rows; spread_sums 9.0, 10.6, 10.8, 11.5, 14.2, and 48. By reasoning block_sums was to take 6 to 8: it isn't known where the
+// rest goes.
+// Lost: rows that several lanes of a warp have had at once get a sum in their block's shared memory, in spread_sums: 22.2 us at 32768
+// rows, where it takes 17.9 without, and 40 for 69 where they are skewed. Expected was no change, and 15.
+// By reasoning, not measured: 19,000 additions to row 0 of 32768 skewed ones, 43 us, become 5,000 since a warp has 128 entries.
 
 #include "msbench_block_sums.cuh"
 #include "msbench_entries.cuh"
@@ -117,67 +115,47 @@ __global__ void __launch_bounds__(BlockSums::kThreads, 1)
     sums.collect(shared, [&](int row, float sum) { y[row] = msbench::from_float<scalar_t>(sum); });
 }
 
-// A block's own sums of rows that come again and again, each in the place that its number says, for the first that claims it.
-struct HotRows {
-    static constexpr int kPlaces = 64;
-    int rows[kPlaces], some;
-    float sums[kPlaces];
-
-    __device__ void clear() {
-        if (threadIdx.x < kPlaces) rows[threadIdx.x] = -1, sums[threadIdx.x] = 0;
-        if (threadIdx.x == 0) some = 0;
-        __syncthreads();
+// Adds up what a warp has of a row in all of a flight, where three lanes have had that row at once, and the rest as it is. In even
+// matrices it is hardly ever three (twice in 15,645 warps of 10,007 rows). Called by whole warps.
+template <int kDepth>
+__device__ void add_flight(const msbench::SpreadSums& sums, const int (&row)[kDepth], float (&product)[kDepth]) {
+    bool adds[kDepth];
+    int hot = -1;
+#pragma unroll
+    for (int i = 0; i < kDepth; ++i) {
+        const unsigned peers = __match_any_sync(~0u, row[i]);
+        adds[i] = msbench::combine_peers(peers, row[i], product[i]);
+        if (__popc(peers) >= 3) hot = max(hot, row[i]);
     }
-    // Whether there is a hot row.
-    __device__ bool any() const { return *const_cast<const volatile int*>(&some) != 0; }
-    // Called by whole warps. Three lanes with one row make it hot, two if there is a hot row already: in even matrices it is hardly
-    // ever three (twice in 15,645 warps of 10,007 rows), and all goes to global memory. A claim that another warp sees late costs
-    // an addition there, and nothing else.
-    template <int kDepth>
-    __device__ void add(const msbench::SpreadSums& spread, const int (&row)[kDepth], float (&product)[kDepth]) {
-        bool adds[kDepth];
+    while (const unsigned some = __ballot_sync(~0u, hot >= 0)) {
+        const int one = __shfl_sync(~0u, hot, __ffs(some) - 1);
+        float total = 0;
 #pragma unroll
         for (int i = 0; i < kDepth; ++i) {
-            const unsigned peers = __match_any_sync(~0u, row[i]);
-            adds[i] = msbench::combine_peers(peers, row[i], product[i]);
-            if (adds[i] && __popc(peers) >= (any() ? 2 : 3)) {
-                atomicCAS(rows + (row[i] & (kPlaces - 1)), -1, row[i]);
-                some = 1;
-            }
+            const bool mine = adds[i] && row[i] == one;
+            if (const unsigned who = __ballot_sync(~0u, mine)) total += __shfl_sync(~0u, product[i], __ffs(who) - 1);
+            if (mine) adds[i] = false;
         }
-        __syncwarp();
-        const bool look = any();
+        if (threadIdx.x % 32 == 0) sums.add_combined(one, total);
+        if (hot == one) hot = -1;
+    }
 #pragma unroll
-        for (int i = 0; i < kDepth; ++i) {
-            if (!adds[i]) continue;
-            const int place = row[i] & (kPlaces - 1);
-            const bool hot = look && *const_cast<volatile int*>(rows + place) == row[i];
-            if (hot) atomicAdd(sums + place, product[i]);
-            else spread.add_combined(row[i], product[i]);
-        }
-    }
-    __device__ void finish(const msbench::SpreadSums& spread) const {
-        __syncthreads();
-        if (threadIdx.x < kPlaces && rows[threadIdx.x] >= 0) spread.add_combined(rows[threadIdx.x], sums[threadIdx.x]);
-    }
-};
+    for (int i = 0; i < kDepth; ++i)
+        if (adds[i]) sums.add_combined(row[i], product[i]);
+}
 
-// kFlight: entries that a thread has under way. With one there is nothing to add up in a block.
+// kFlight: entries that a thread has under way.
 template <int kFlight>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     spread_sums(const __grid_constant__ Matrix A, const scalar_t* x, scalar_t* y, int rows,
                 const __grid_constant__ msbench::SpreadSums sums) {
-    __shared__ HotRows hot;
-    if constexpr (kFlight > 1) hot.clear();
     const int64_t stride = gridDim.x * kThreads, first = int64_t(blockIdx.x) * kThreads + threadIdx.x;
     for (int64_t k = first; k - threadIdx.x % 32 < A.total; k += kFlight * stride) {
         int row[kFlight];
         float product[kFlight];
         load_products(A, x, k, A.total, int(stride), row, product);
-        if constexpr (kFlight > 1) hot.add(sums, row, product);
-        else sums.add(row[0], product[0]);
+        add_flight(sums, row, product);
     }
-    if constexpr (kFlight > 1) hot.finish(sums);
     sums.collect(rows, [&](int row, float sum) { y[row] = msbench::from_float<scalar_t>(sum); });
 }
 

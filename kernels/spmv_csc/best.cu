@@ -13,11 +13,8 @@
 // - else the same with sums in the workspace, cleared before and rounded in a second kernel.
 //
 // Bound: paper sizes are a launch, two trips to memory, a grid barrier and one to L2, ≈ 7 us, and the sums of all blocks through
-// L2, 1 MB. Measured (H200, 2026-11-24) with `multiply` for all of them: 11.3 us for 1024 columns, 11.8 for 8192, 13.9 for 16384, 19.4
-// for 32768; with all in L2 6.2, 9.1, 11.3 and 16.7 us. So few products wait for the sums' sectors to come from memory, where
-// spmv_csr loses 2.7 us to a cold L2 and this 5.1, and many for atomic additions, 62·10⁹ a second between the last two sizes. By
-// reasoning block_sums takes ≈ 7 us up to 4096 columns, 8 for 16384 and 10 for 32768: not yet measured. Another form of it, not kept, took
-// 10.5 to 20 us for the paper's sizes (measured), and it isn't known why.
+// L2, 1 MB. Measured (H200, November 2026, us; 1024, 2048, 4096, 8192, 16384, 32768 columns): block_sums 9.2, 9.6, 10.0, 11.1, 13.0, 17.6,
+// and 20.1 for 32768 skewed columns; multiply 11.0, 11.5, 11.9, 11.9, 13.9, 19.6, and 65. By reasoning block_sums was to take 7 to 10.
 // Large: atomic additions, 101·10⁹ a second (measured), 332 us for 2²⁵. Measured (H200, 2026-11-23): 396 us when lanes added up
 // first there, too; ordering products by bins of rows instead 442 us.
 
