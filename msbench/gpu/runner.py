@@ -55,9 +55,9 @@ _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_CA
 
 def worker_environment(gpu_uuid: str) -> dict[str, str]:
     """What a measured process sees: the one GPU, where msbench is, and no keys."""
-    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ} | QUEUES
     package = Path(__file__).resolve().parents[2]
-    return kept | QUEUES | {
+    return kept | {
         "CUDA_VISIBLE_DEVICES": gpu_uuid,
         "PYTHONPATH": str(package),
         "PYTHONDONTWRITEBYTECODE": "1",

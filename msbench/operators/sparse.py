@@ -162,15 +162,32 @@ def _slabs(entries: Entries, rows: int, width: int) -> Iterator[slice]:
 
 
 def _multiplied(xp: Any, entries: Entries, dense: Any, rows: int) -> Any:
-    """A·X, [rows, K], by SciPy's or cuSPARSE's product of a CSR matrix, which touches stored entries only."""
-    sparse = importlib.import_module("scipy.sparse" if xp is np else "cupyx.scipy.sparse")
+    """A·X, [rows, K], by SciPy's or cuSPARSE's product of a CSR matrix; where an infinity must stay in its place, term by term.
+
+    With infinities in patches, some results of cuSPARSE's were finite or not where those of single terms are the opposite (H200).
+    """
+    if not (xp.isfinite(entries.values).all() and xp.isfinite(dense).all()):
+        result = xp.empty((rows, dense.shape[1]))
+        for part in _slabs(entries, *result.shape):
+            result[:, part] = _sum_slab(xp, entries, dense[:, part], rows)
+        return result
     order = xp.argsort(entries.rows)
     ends = xp.cumsum(xp.bincount(entries.rows, minlength=rows))
     offsets = xp.concatenate([xp.zeros(1, "int32"), ends.astype("int32")])
     columns = entries.cols[order].astype("int32")
+    sparse = importlib.import_module("scipy.sparse" if xp is np else "cupyx.scipy.sparse")
     matrix = sparse.csr_matrix((entries.values[order], columns, offsets), shape=(rows, dense.shape[0]))
-    matrix.has_canonical_format = True  # or CuPy adds duplicates up first: 2·∞ - 1·∞ is no number, (2 - 1)·∞ would be one
+    matrix.has_canonical_format = True  # or CuPy copies it to add duplicates up first
     return xp.ascontiguousarray(matrix @ dense)
+
+
+def _sum_slab(xp: Any, entries: Entries, dense: Any, rows: int) -> Any:
+    """A·X for a few columns of X, [cols, width]: all products at once, added up by their place in the result."""
+    width = dense.shape[1]
+    terms = dense[entries.cols]
+    terms *= entries.values[:, None]
+    places = entries.rows[:, None] * width + xp.arange(width)
+    return _sum_rows(xp, places.ravel(), terms.ravel(), rows * width).reshape(rows, width)
 
 
 # ------------------------------------------------------------------ drawing
