@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from msbench import operators
 from msbench.cli import app
 from msbench.model import Origin
+from msbench.operators.targets import targets
+from msbench.spec import Precision
 from msbench.store import figures
 from msbench.store.standings import means, standings
 from msbench.store.store import Store
@@ -55,3 +58,9 @@ def test_the_command_prints_and_writes_them(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "scale/fp32" in shown.output
     assert "| scale/fp32 | large | 1 |" in (tmp_path / "kernels.md").read_text("utf-8")
+
+
+def test_every_task_has_a_target_for_the_sizes_that_count() -> None:
+    tasks = [f"{name}/{precision}" for name in operators.names() for precision in Precision]
+    assert set(targets()) == {(task, split) for task in tasks for split in ("paper", "large")}
+    assert targets()["matrix_copy/fp32", "large"] == pytest.approx(1.004e6)
