@@ -206,16 +206,19 @@ inline bool thin(int64_t M, int64_t N, int64_t K) {
     return M <= 2 * kTileM || (K <= 640 && ceil_div(M, kTileM) * ceil_div(N, kTileN) <= multiprocessors());
 }
 
-inline size_t multiply_fp32_bytes(int64_t M, int64_t N, int64_t K) {
-    return thin(M, N, K) ? size_t(thin_product::slices(M, N, K) * M * N) * sizeof(float) : split_product_bytes(M, N, K);
+// Bytes of workspace for multiply_thin.
+inline size_t thin_bytes(int64_t M, int64_t N, int64_t K) {
+    return size_t(thin_product::slices(M, N, K) * M * N) * sizeof(float);
 }
 
-// C[i, j] is the product of line i of A, whose elements lie side by side, and line j of B, both without runs; C's rows are `pitch` apart, and
-// what lies between may be overwritten. `behind`: not the launcher's first kernel.
-inline cudaError_t multiply_fp32(const Lines& A, const Lines& B, float* C, int64_t pitch, void* workspace, bool behind, cudaStream_t stream) {
+inline size_t multiply_fp32_bytes(int64_t M, int64_t N, int64_t K) {
+    return thin(M, N, K) ? thin_bytes(M, N, K) : split_product_bytes(M, N, K);
+}
+
+// As multiply_fp32, in one pass, whatever the sizes.
+inline cudaError_t multiply_thin(const Lines& A, const Lines& B, float* C, int64_t pitch, void* workspace, bool behind, cudaStream_t stream) {
     using namespace thin_product;
     const int64_t M = A.count, N = B.count, K = A.K;
-    if (!thin(M, N, K)) return multiply_split(A, B, C, pitch, workspace, behind, stream);
     const int slice_k = int(ceil_div(ceil_div(K, slices(M, N, K)), kStageK)) * kStageK, used = int(ceil_div(K, slice_k));
     float* to = used > 1 ? static_cast<float*>(workspace) : C;
     const int64_t to_pitch = used > 1 ? N : pitch;
@@ -229,6 +232,13 @@ inline cudaError_t multiply_fp32(const Lines& A, const Lines& B, float* C, int64
     if (status != cudaSuccess || used == 1) return status;
     return Launch(dim3(unsigned(ceil_div(M * N, kAddThreads))), dim3(kAddThreads), stream)
         .early()(add_layers, to, C, int(M), int(N), pitch, used);
+}
+
+// C[i, j] is the product of line i of A, whose elements lie side by side, and line j of B, both without runs; C's rows are `pitch` apart, and
+// what lies between may be overwritten. `behind`: not the launcher's first kernel.
+inline cudaError_t multiply_fp32(const Lines& A, const Lines& B, float* C, int64_t pitch, void* workspace, bool behind, cudaStream_t stream) {
+    if (thin(A.count, B.count, A.K)) return multiply_thin(A, B, C, pitch, workspace, behind, stream);
+    return multiply_split(A, B, C, pitch, workspace, behind, stream);
 }
 
 }  // namespace msbench
