@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Boolean, Float, Integer, LargeBinary, Table
@@ -33,29 +34,33 @@ def table_of(model: type[SQLModel]) -> Table:
     return table
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
 def canonical(value: Any) -> str:
     """JSON with sorted keys and no blanks: equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _CANONICAL.encode(value)
 
 
 def content(model: type[SQLModel], values: Values, without: tuple[str, ...] = ("id",)) -> str:
     """The canonical text of a row. Numbers get their column's type first: a float column gives 3 back as 3.0."""
     plain: dict[str, Any] = {}
-    for column in table_of(model).columns:
-        if column.name in without:
-            continue
-        value = values[column.name]
-        if value is not None:
-            if isinstance(column.type, Float):
-                value = float(value)
-            elif isinstance(column.type, Boolean):
-                value = bool(value)
-            elif isinstance(column.type, Integer):
-                value = int(value)
-            elif isinstance(column.type, LargeBinary):
-                value = digest(bytes(value))
-        plain[column.name] = value
+    for name, typed in _typed(model):
+        if name not in without:
+            value = values[name]
+            plain[name] = value if value is None or typed is None else typed(value)
     return canonical(plain)
+
+
+@cache
+def _typed(model: type[SQLModel]) -> list[tuple[str, Callable[[Any], Any] | None]]:
+    """A table's columns, and what gives their values their type: looked up once, as a database has many rows."""
+
+    def of(kind: object) -> Callable[[Any], Any] | None:
+        types = ((Float, float), (Boolean, bool), (Integer, int), (LargeBinary, lambda value: digest(bytes(value))))
+        return next((typed for one, typed in types if isinstance(kind, one)), None)
+
+    return [(column.name, of(column.type)) for column in table_of(model).columns]
 
 
 def content_id(model: type[SQLModel], values: Values) -> str:

@@ -3,10 +3,12 @@
 It is an SQLite file too, with the same tables and column names, and differs in this:
 
 - each row has an integer ``key``, and rows name each other by it; a row keeps its key from one publication to the next,
-- 32 hexadecimal digits are 16 bytes, and long texts are the letter ``z`` and a zlib stream,
+- 32 hexadecimal digits are 16 bytes, and long texts are the letter ``z`` and a zlib stream, whose dictionary is the last
+  32 KiB of the long texts before it in its column,
 - a long value that an earlier row has in the same column is ``=`` and that row's key,
 - the checks of an evaluation, and the trials of one recording, are one row of a table of its own (``check_packed``): the
-  ``rows`` are a zlib stream of JSON, an object of lists, one a column,
+  ``rows`` are a zlib stream of JSON, an object of lists, one a column, and have those of the rows before as dictionary;
+  the ``ids`` are the first 4 bytes of each id, which follows from the content, and tell a changed row,
 - there are no indexes, and rows are in the order of their keys, so that what is new comes last.
 
 ``PRAGMA user_version`` tells it from an ordinary database. It is only read: into memory, where it is an ordinary one.
@@ -23,21 +25,28 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Column, LargeBinary, Table
+from sqlalchemy import JSON, Column, Float, LargeBinary, Table
 from sqlmodel import SQLModel
 
 from msbench.errors import IntegrityError
-from msbench.store.identity import table_of
+from msbench.store.identity import content_id, table_of
 from msbench.store.tables import TABLES, CheckRow, LedgerRow, MigrationRow, NotesRow, RecordRow, StepRow, TrialRow
 from msbench.store.views import VIEWS
 
-FORMAT = 2
-"""``PRAGMA user_version`` of a packed file; an ordinary one has 0, and in one with 1 no value refers to another row's."""
+FORMAT = 3
+"""``PRAGMA user_version`` of a packed file; an ordinary one has 0.
+
+In one with 1 no value refers to another row's, and in one with 2 streams have no dictionary and ids are whole.
+"""
 
 _LONG = 120
 """Characters from which a text is worth compressing."""
 _REPEATED = 64
 """Bytes from which a value that an earlier row has is worth a reference."""
+_WINDOW = 1 << 15
+"""Bytes of a dictionary: zlib looks back no further."""
+_ID = 4
+"""Bytes kept of an id that follows from its row's content."""
 _PAGE = 8192
 """Bytes of a page: samples are some 800 bytes each, and in small pages much room stays empty behind them."""
 _MOST = 1 << 28
@@ -69,7 +78,7 @@ def keys(connection: sqlite3.Connection) -> Keys:
     """The keys of a packed file's rows, to be kept by ``pack``."""
     there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     return {
-        table.name: {_restored(id): key for key, id in connection.execute(f'SELECT "key", id FROM "{table.name}"')}
+        table.name: {_id(id): key for key, id in connection.execute(f'SELECT "key", id FROM "{table.name}"')}
         for table in map(table_of, _keyed())
         if table.name in there
     }
@@ -107,8 +116,13 @@ def unpack(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     """Put a packed file's rows into an ordinary database that has its tables and no rows, within its transaction.
 
     Raises:
-        IntegrityError: the file is damaged.
+        IntegrityError: the file is damaged, or from a newer msbench.
     """
+    found = source.execute("PRAGMA user_version").fetchone()[0]
+    if found > FORMAT:
+        raise IntegrityError(
+            f"This published database has format {found}, and this msbench reads up to {FORMAT}: update msbench."
+        )
     ids: dict[str, dict[int, Any]] = {table_of(model).name: {} for model in _keyed()}
     target.execute("PRAGMA defer_foreign_keys=ON")  # a message may come before the one that it follows
     try:
@@ -157,7 +171,10 @@ def _there(source: sqlite3.Connection) -> list[type[SQLModel]]:
 
 
 def _definition(model: type[SQLModel]) -> str:
-    columns = ", ".join('"key" INTEGER PRIMARY KEY' if name == "key" else f'"{name}"' for name in _columns(model))
+    floats = {column.name for column in table_of(model).columns if isinstance(column.type, Float)}
+    # SQLite keeps a whole number in a column of REAL as a short integer.
+    kinds = dict.fromkeys(floats, " REAL") | {"key": " INTEGER PRIMARY KEY"}
+    columns = ", ".join(f'"{name}"{kinds.get(name, "")}' for name in _columns(model))
     return f'CREATE TABLE "{_name(model)}" ({columns})'
 
 
@@ -177,35 +194,57 @@ def _view(definition: str) -> str:
 # ------------------------------------------------------------------ values
 
 
-def _squeezed(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    if _HEX.fullmatch(value):
-        return bytes.fromhex(value)
-    if len(value) < _LONG:
-        return value
-    stream = b"z" + zlib.compress(value.encode(), 9)
-    return stream if 16 < len(stream) < len(value) else value
+class _Window:
+    """Compresses a column's texts, each with those before it as dictionary: they have much in common."""
+
+    def __init__(self) -> None:
+        self._before = b""
+
+    def squeezed(self, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if _HEX.fullmatch(value):
+            return bytes.fromhex(value)
+        if len(value) < _LONG:
+            return value
+        stream = b"z" + self.deflated(value.encode())
+        return stream if len(stream) != 16 and len(stream) < len(value) else value  # 16 bytes are digits
+
+    def restored(self, value: Any) -> Any:
+        if isinstance(value, str) and len(value) >= _LONG:
+            self._pass(value.encode())
+        if not isinstance(value, bytes):
+            return value
+        if len(value) == 16:
+            return value.hex()
+        if value[:1] != b"z":
+            raise ValueError("a text that does not start as one")
+        return self.inflated(value[1:]).decode()
+
+    def deflated(self, raw: bytes) -> bytes:
+        deflating = zlib.compressobj(9, zdict=self._before)
+        self._pass(raw)
+        return deflating.compress(raw) + deflating.flush()
+
+    def inflated(self, stream: bytes) -> bytes:
+        inflating = zlib.decompressobj(zdict=self._before)
+        raw = inflating.decompress(stream, _MOST)
+        if not inflating.eof:
+            raise ValueError(f"a stream that does not end, or is more than {_MOST >> 20} MiB")
+        self._pass(raw)
+        return raw
+
+    def _pass(self, raw: bytes) -> None:
+        self._before = (self._before + raw)[-_WINDOW:]
 
 
-def _restored(value: Any) -> Any:
-    if not isinstance(value, bytes):
-        return value
-    return value.hex() if len(value) == 16 else _text(value)
+def _id(value: Any) -> Any:
+    return _Window().restored(value)
 
 
-def _text(value: bytes) -> str:
-    if value[:1] != b"z":
-        raise ValueError("a text that does not start as one")
-    return _inflated(value[1:]).decode()
-
-
-def _inflated(stream: bytes) -> bytes:
-    inflating = zlib.decompressobj()
-    raw = inflating.decompress(stream, _MOST)
-    if not inflating.eof:
-        raise ValueError(f"a stream that does not end, or is more than {_MOST >> 20} MiB")
-    return raw
+def _repeats(value: Any) -> bool:
+    """Whether a value is long enough to be worth a reference to an earlier row that has it."""
+    return len(value) >= (_LONG if isinstance(value, str) else _REPEATED) if isinstance(value, str | bytes) else False
 
 
 # ------------------------------------------------------------------ rows
@@ -230,27 +269,27 @@ def _numbered(ids: Iterable[Any], known: Mapping[Any, int]) -> dict[Any, int]:
     return numbers
 
 
-def _stored(column: Column[Any], value: Any, all_keys: Keys) -> Any:
+def _stored(column: Column[Any], value: Any, all_keys: Keys, window: _Window) -> Any:
     table = _refers(column)
     if table is not None:
         return None if value is None else all_keys[table][value]
-    return value if isinstance(column.type, LargeBinary) else _squeezed(value)
+    return value if isinstance(column.type, LargeBinary) else window.squeezed(value)
 
 
 def _plain(model: type[SQLModel], rows: Sequence[Mapping[str, Any]], all_keys: Keys) -> Iterator[tuple[Any, ...]]:
     table = table_of(model)
-    if model not in _keyed():
-        yield from (tuple(_stored(column, row[column.name], all_keys) for column in table.columns) for row in rows)
-        return
-    firsts: dict[tuple[int, bytes], bytes] = {}
+    keyed = model in _keyed()
+    windows = {column.name: _Window() for column in table.columns}
+    firsts: dict[tuple[str, Any], bytes] = {}
     for row in rows:
-        key = all_keys[table.name][row["id"]]
-        stored = [_stored(column, row[column.name], all_keys) for column in table.columns]
-        for place, value in enumerate(stored):
-            if isinstance(value, bytes) and len(value) >= _REPEATED:
-                stored[place] = firsts.get((place, value), value)
-                firsts.setdefault((place, value), b"=%d" % key)
-        yield (key, *stored)
+        stored: list[Any] = [all_keys[table.name][row["id"]]] if keyed else []
+        for column in table.columns:
+            name, value = column.name, row[column.name]
+            earlier = firsts.get((name, value)) if keyed and _repeats(value) else None
+            stored.append(earlier or _stored(column, value, all_keys, windows[name]))
+            if keyed and not earlier and _repeats(value):
+                firsts[name, value] = b"=%d" % stored[0]
+        yield tuple(stored)
 
 
 def _folds(model: type[SQLModel], rows: list[dict[str, Any]], all_keys: Keys) -> Iterator[tuple[Any, ...]]:
@@ -258,18 +297,23 @@ def _folds(model: type[SQLModel], rows: list[dict[str, Any]], all_keys: Keys) ->
     own = [column for column in table.columns if column.name not in (*shared, "id")]
 
     def common(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        return tuple(_stored(table.c[name], row[name], all_keys) for name in shared)
+        return tuple(_stored(table.c[name], row[name], all_keys, _Window()) for name in shared)
 
     def place(row: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(map(repr, common(row)))
 
-    in_folds = sorted(rows, key=lambda row: (*_by_key(common(row)), row["id"]))
+    def folded(row: Mapping[str, Any]) -> list[Any]:
+        return [_folded(column, row[column.name], all_keys) for column in own]
+
+    window = _Window()
+    in_folds = sorted(rows, key=lambda row: (*_by_key(common(row)), *map(repr, folded(row))))  # alike beside alike
     for _, group in groupby(in_folds, key=place):
         members = list(group)
-        lists = {column.name: [_folded(column, row[column.name], all_keys) for row in members] for column in own}
+        columns = zip(*map(folded, members), strict=True)
+        lists = dict(zip((column.name for column in own), columns, strict=True))
         text = json.dumps(lists, separators=(",", ":"), ensure_ascii=False)
-        ids = bytes.fromhex("".join(row["id"] for row in members))
-        yield (*common(members[0]), ids, zlib.compress(text.encode(), 9))
+        ids = b"".join(bytes.fromhex(row["id"])[:_ID] for row in members)
+        yield (*common(members[0]), ids, window.deflated(text.encode()))
 
 
 def _by_key(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -288,46 +332,66 @@ def _unpacked(
     keyed = model in _keyed()
     if keyed:
         pairs = source.execute(f'SELECT "key", id FROM "{table.name}"')
-        ids[table.name] = {key: _restored(id) for key, id in pairs}
-    ways = [_way(column, ids) for column in table.columns]
+        ids[table.name] = {key: _id(id) for key, id in pairs}
+    ways = [_way(column, ids, _Window()) for column in table.columns]
     there = {name for _, name, *_ in source.execute(f'PRAGMA table_info("{table.name}")')}
     lacked = _LATER_COLUMNS.get(model, frozenset()) - there
     listed = ", ".join("NULL" if name in lacked else f'"{name}"' for name in _columns(model))
     order = 'ORDER BY "key"' if keyed else ""
-    long: dict[tuple[int, bytes], bytes] = {}
+    long: dict[tuple[int, bytes], Any] = {}
     for row in source.execute(f'SELECT {listed} FROM "{table.name}" {order}'):
         values = list(row[1:] if keyed else row)
         for place, value in enumerate(values):
             if keyed and isinstance(value, bytes) and len(value) < 16 and value[:1] == b"=":  # an id has 16 bytes
                 values[place] = long[place, value]
-            elif keyed and isinstance(value, bytes) and len(value) >= _REPEATED:
-                long[place, b"=%d" % row[0]] = value
-        yield tuple(way(value) for way, value in zip(ways, values, strict=True))
+                continue
+            values[place] = ways[place](value)
+            if keyed and _repeats(values[place]):
+                long[place, b"=%d" % row[0]] = values[place]
+        yield tuple(values)
 
 
 def _unfolded(
     model: type[SQLModel], source: sqlite3.Connection, ids: Mapping[str, Mapping[int, Any]]
 ) -> Iterator[tuple[Any, ...]]:
     table, shared = table_of(model), _FOLDED[model]
+    names = [column.name for column in table.columns]
     listed = ", ".join(f'"{name}"' for name in _columns(model))
-    for *common, own, stream in source.execute(f'SELECT {listed} FROM "{_name(model)}"'):
-        lists = json.loads(_inflated(stream))
-        count = len(own) // 16
-        columns: dict[str, Sequence[Any]] = {"id": [own[16 * i : 16 * i + 16].hex() for i in range(count)]}
+    window = _Window()
+    for *common, own, stream in source.execute(f'SELECT {listed} FROM "{_name(model)}" ORDER BY rowid'):
+        lists = json.loads(window.inflated(stream))
+        count = len(next(iter(lists.values())))
+        columns: dict[str, Sequence[Any]] = {}
         for name, value in zip(shared, common, strict=True):
-            columns[name] = [_way(table.c[name], ids)(value)] * count
+            columns[name] = [_way(table.c[name], ids, _Window())(value)] * count
         for column in table.columns:
-            if column.name not in columns:
+            if column.name not in (*shared, "id"):
                 keys_of = ids.get(_refers(column) or "")
                 found = lists[column.name]
                 columns[column.name] = found if keys_of is None else [keys_of[key] for key in found]
-        yield from zip(*(columns[column.name] for column in table.columns), strict=True)
+        if len(own) not in (_ID * count, 16 * count):
+            raise ValueError(f"{count} rows with {len(own)} bytes of ids")
+        if len(own) == 16 * count:  # as in formats 1 and 2
+            columns["id"] = [own[at : at + 16].hex() for at in range(0, len(own), 16)]
+        else:
+            starts = [own[at : at + _ID].hex() for at in range(0, len(own), _ID)]
+            columns["id"] = list(_identified(model, columns, starts))
+        yield from zip(*(columns[name] for name in names), strict=True)
 
 
-def _way(column: Column[Any], ids: Mapping[str, Mapping[int, Any]]) -> Callable[[Any], Any]:
+def _identified(model: type[SQLModel], columns: Mapping[str, Sequence[Any]], starts: Sequence[str]) -> Iterator[str]:
+    """The ids that rows have by their content; where one starts otherwise, one that no content has: the row was changed."""
+    objects = {column.name for column in table_of(model).columns if isinstance(column.type, JSON)}
+    typed = [map(json.loads, values) if name in objects else values for name, values in columns.items()]
+    for start, *row in zip(starts, *typed, strict=True):
+        id = content_id(model, dict(zip(columns, row, strict=True)))
+        yield id if id.startswith(start) else start.ljust(len(id), "0")
+
+
+def _way(column: Column[Any], ids: Mapping[str, Mapping[int, Any]], window: _Window) -> Callable[[Any], Any]:
     """How a stored value becomes the ordinary one."""
     table = _refers(column)
     if table is not None:
         names = ids[table]
         return lambda key: None if key is None else names[key]
-    return (lambda value: value) if isinstance(column.type, LargeBinary) else _restored
+    return (lambda value: value) if isinstance(column.type, LargeBinary) else window.restored

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
@@ -227,18 +228,59 @@ def test_a_damaged_one_is_refused_in_one_sentence(told_file: Path, tmp_path: Pat
     assert len(integrity.check_files([target])) == 1
 
 
-def test_a_changed_check_is_found(told_file: Path, tmp_path: Path) -> None:
-    import zlib
+def folds(file: sqlite3.Connection, table: str) -> list[tuple[int, bytes, bytes]]:
+    """The rowid, the starts of ids and the JSON of each of a table's rows."""
+    found: list[tuple[int, bytes, bytes]] = []
+    for rowid, ids, rows in file.execute(f"SELECT rowid, ids, rows FROM {table} ORDER BY rowid"):
+        before = b"".join(text for _, _, text in found)[-(1 << 15) :]
+        found.append((rowid, ids, zlib.decompressobj(zdict=before).decompress(rows)))
+    return found
 
+
+def test_a_changed_check_is_found(told_file: Path, tmp_path: Path) -> None:
     target = tmp_path / "published.sqlite"
     publish(target, [told_file])
     with sqlite3.connect(target) as file:
-        rowid, rows = file.execute("SELECT rowid, rows FROM check_packed LIMIT 1").fetchone()
-        better = zlib.decompress(rows).replace(b"0.25", b"0.01")
+        rowid, _, rows = folds(file, "check_packed")[-1]
+        better = rows.replace(b"0.25", b"0.01")
+        assert better != rows
         file.execute("UPDATE check_packed SET rows = ? WHERE rowid = ?", (zlib.compress(better), rowid))
     file.close()
     problems = integrity.check_files([target])
     assert problems and all("was changed: its id is not that of its content" in problem for problem in problems)
+
+
+def test_a_publication_without_dictionaries_is_read(told_file: Path, tmp_path: Path) -> None:
+    """As format 2 is, in which a check's id is whole."""
+    target = tmp_path / "published.sqlite"
+    publish(target, [told_file])
+    with Store.snapshot(target) as there:
+        meant = content(there)
+        with there.raw() as raw:
+            texts = dict(raw.execute("SELECT id, source FROM version"))
+            whole = {id[:8]: id for table in ("check", "trial") for (id,) in raw.execute(f'SELECT id FROM "{table}"')}
+    with sqlite3.connect(target) as file:
+        for table in ("check_packed", "trial_packed"):
+            for rowid, ids, rows in folds(file, table):
+                named = "".join(whole[ids[at : at + 4].hex()] for at in range(0, len(ids), 4))
+                values = (bytes.fromhex(named), zlib.compress(rows), rowid)
+                file.execute(f"UPDATE {table} SET ids = ?, rows = ? WHERE rowid = ?", values)
+        for id, source in texts.items():
+            file.execute("UPDATE version SET source = ? WHERE id = ?", (source, bytes.fromhex(id)))
+        file.execute("PRAGMA user_version=2")
+    file.close()
+    with Store.snapshot(target) as there:
+        assert content(there) == meant
+
+
+def test_one_of_a_newer_msbench_is_refused(told_file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "published.sqlite"
+    publish(target, [told_file])
+    with sqlite3.connect(target) as file:
+        file.execute(f"PRAGMA user_version={packed.FORMAT + 1}")
+    file.close()
+    with pytest.raises(IntegrityError, match=r"update msbench\.$"):
+        Store.snapshot(target)
 
 
 def test_what_is_damaged_is_not_published(told_file: Path, tmp_path: Path) -> None:
