@@ -66,10 +66,9 @@ class Series:
         """Its name in a table's head, with the day where all points have the same."""
         return f"{self.name}, {self.day}" if self.day else self.name
 
-    @property
-    def hover(self) -> str:
-        """What is shown where a mark is pointed at: its text, and the day unless each text ends with its own."""
-        return f"%{{text}}{on(self.day)}<extra>%{{fullData.name}}</extra>"
+    def hover(self, ending: str = "") -> str:
+        """What is shown where a mark is pointed at: case and text with its ending, and the day unless each text has its own."""
+        return f"%{{customdata}}<br>%{{text}}{ending}{on(self.day)}<extra>%{{fullData.name}}</extra>"
 
     def cell(self, point: Point, text: str) -> str:
         """A point in a table, with its day where the head has none."""
@@ -90,7 +89,7 @@ def time_against_size(id: str, series: Sequence[Series], size_name: str) -> Char
     times = [t for s in shown for p in s.points for t in (p.low_ns, p.high_ns)]
     traces: list[dict[str, Any]] = []
     for s in shown:
-        points = sorted(s.points, key=lambda p: (p.size, p.time_ns, p.case))
+        points = sorted(s.points, key=lambda p: (p.size, p.case))
         # Cases of one size in bytes may have nothing else in common.
         for line in [] if in_bytes else _lines_through(points):
             traces.append(
@@ -116,14 +115,13 @@ def time_against_size(id: str, series: Sequence[Series], size_name: str) -> Char
                 "x": [p.size for p in points],
                 "y": [p.time_ns for p in points],
                 "error_y": {
-                    "type": "data",
-                    "symmetric": False,
                     "array": [p.high_ns - p.time_ns for p in points],
                     "arrayminus": [p.time_ns - p.low_ns for p in points],
                 },
                 "marker": _marker(s.role),
-                "hovertemplate": s.hover,
-                "text": [f"{plain(p.case)}<br>{fmt.time(p.time_ns)}{_by(p, s)}{_own_day(p, s)}" for p in points],
+                "hovertemplate": s.hover(),
+                "customdata": [plain(p.case) for p in points],
+                "text": [f"{fmt.time(p.time_ns)}{_by(p, s)}{_own_day(p, s)}" for p in points],
             }
         )
     bounds = sorted({(p.size, p.bound_ns) for s in shown for p in s.points if p.bound_ns})
@@ -221,6 +219,7 @@ def roofline(
         )
     for s in shown:
         points = sorted(s.points, key=lambda p: (p.nbytes, p.case))
+        ending = _OF_ROOF if s.day and all(p.bound_ns for p in points) else ""
         traces.append(
             {
                 "type": "scatter",
@@ -230,10 +229,11 @@ def roofline(
                 "x": [x(p) for p in points],
                 "y": [y(p) for p in points],
                 "marker": _marker(s.role),
+                "customdata": [plain(p.case) for p in points],
                 "text": [
-                    f"{plain(p.case)}<br>{y_label(y(p))}{_by(p, s)}<br>{_of_roof(p)}{_own_day(p, s)}" for p in points
+                    f"{y_label(y(p))}{_by(p, s)}{_of_roof(p)}{_own_day(p, s)}".removesuffix(ending) for p in points
                 ],
-                "hovertemplate": s.hover,
+                "hovertemplate": s.hover(ending),
             }
         )
     heights = [v for _, v in roof] + [y(p) for s in shown for p in s.points]
@@ -273,6 +273,7 @@ _SYMBOLS = {
 }
 
 
+_OF_ROOF = " of the roofline"
 _BOUND = {"size": 13, "symbol": "line-ew-open", "line": {"width": 1.6}}
 
 
@@ -314,7 +315,7 @@ def _achieved_bandwidth(p: Point) -> float:
 
 
 def _of_roof(p: Point) -> str:
-    return f"{fmt.percent(p.bound_ns / p.time_ns)} of the roofline" if p.bound_ns else ""
+    return f"<br>{fmt.percent(p.bound_ns / p.time_ns)}{_OF_ROOF}" if p.bound_ns else ""
 
 
 def _own_day(p: Point, s: Series) -> str:

@@ -19,7 +19,7 @@ _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
 @dataclass(frozen=True)
 class DiffLine:
-    """One line of one side: its number from 1, its HTML, and whether it is new (or gone)."""
+    """One line of one side: its number from 1, its HTML, and whether it is new (or gone). A block's lines follow each other."""
 
     number: int
     html: Markup

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -199,6 +200,17 @@ def sure(successes: int, trials: int) -> str:
     low, high = proportion_interval(successes, trials)
     ends = [f"{math.floor(1000 * low) / 10:g}", f"{math.ceil(1000 * high) / 10:g}"]
     return f"{ends[0]} to {ends[1]}{SPACE}%"
+
+
+def on_its_own(command: str, operator: str, operators: Collection[str]) -> str:
+    """A recorded command with … for operators other than one: a session can have all of them, which only the database lists."""
+    words: list[str] = []
+    for word in typed(command).split(" "):
+        name = word.partition("/")[0]
+        shown = "…" if name in operators and name != operator else word
+        if shown != "…" or words[-1:] != ["…"]:
+            words.append(shown)
+    return " ".join(words)
 
 
 FILTERS = {

@@ -9,7 +9,7 @@ from functools import lru_cache
 from markupsafe import Markup, escape
 
 Token = tuple[str, str]
-"""A pygments class (``k``, ``c1``, …; empty for plain text) and its text, which never holds a line end."""
+"""The element that it becomes (empty for plain text) and its text, which never holds a line end."""
 Line = tuple[Token, ...]
 Span = tuple[int, int]
 """A half-open range of columns."""
@@ -20,7 +20,7 @@ _ELEMENTS = {
     **dict.fromkeys(("s", "s1", "s2", "sc", "se", "cpf"), "u"),
     **dict.fromkeys(("cp",), "em"),
 }
-"""The element that each class of token becomes: the style sheet colours comments, keywords, strings and directives. Elements
+"""The element that each of pygments' classes becomes: the style sheet colours comments, keywords, strings and directives. Elements
 of one letter, because code is a fifth of the site."""
 _FENCE = re.compile(r"^(```+|~~~+)[ \t]*([\w+#.-]*)[^\n]*\n(.*?)(?:^\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _KERNEL_LANGUAGES = {"", "cuda", "cu", "c", "cpp", "c++", "h", "hpp", "cc"}
@@ -40,17 +40,26 @@ def lines(source: str) -> tuple[Line, ...]:
     found: list[Line] = []
     current: list[Token] = []
     for kind, text in CudaLexer(stripnl=False, ensurenl=False).get_tokens(source):
-        name = css(kind)
-        name = name if name in _ELEMENTS else ""
+        name = _ELEMENTS.get(css(kind), "")
         for i, part in enumerate(text.split("\n")):
             if i:
                 found.append(tuple(current))
                 current = []
             if part:
-                current.append((name, part))
+                _add(current, (name, part))
     if current:
         found.append(tuple(current))
     return tuple(found)
+
+
+def _add(line: list[Token], token: Token) -> None:
+    """Append a token; one that becomes the same element as the one before it, blanks aside, is joined to that."""
+    name, part = token
+    blanks = line.pop()[1] if len(line) > 1 and line[-1][0] == "" and line[-1][1].isspace() else ""
+    if line and line[-1][0] == name:
+        line[-1] = (name, line[-1][1] + blanks + part)
+    else:
+        line += [("", blanks), token] if blanks else [token]
 
 
 def text(line: Line) -> str:
@@ -82,7 +91,7 @@ def html(line: Line, marks: Sequence[Span] = ()) -> Markup:
 def _element(token: Token) -> str:
     name, plain = token
     piece = str(escape(plain))
-    return f"<{_ELEMENTS[name]}>{piece}</{_ELEMENTS[name]}>" if name else piece
+    return f"<{name}>{piece}</{name}>" if name else piece
 
 
 def code(source: str) -> Markup:

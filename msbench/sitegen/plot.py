@@ -14,6 +14,10 @@ from markupsafe import Markup
 from msbench.sitegen.still import still
 
 Row = tuple[str, ...]
+_SHARED = frozenset({"x", "customdata"})
+"""What the traces of a chart have in common where they show the same cases."""
+_MARKUP = re.compile(r"<(?=[!/]|script)", re.IGNORECASE)
+"""What could end the script element that a figure stands in, or start a comment there."""
 _TRAILING = re.compile(r"\.0+(?=\D|$)")
 
 
@@ -28,6 +32,17 @@ class Chart:
     head: Row
     rows: tuple[Row, ...]
     height: str = "26rem"
+
+    @property
+    def embedded(self) -> Markup:
+        """``json`` for a page: what a trace shares with an earlier one is that one's number, and the page's script puts it back."""
+        figure = json.loads(self.json)
+        lists: dict[tuple[str, str], int] = {}
+        for number, trace in enumerate(figure["data"]):
+            for name in _SHARED & trace.keys():
+                first = lists.setdefault((name, _spelled(trace[name])), number)
+                trace[name] = trace[name] if first == number else first
+        return Markup(_spelled(figure))
 
     @property
     def still(self) -> Markup:
@@ -65,7 +80,6 @@ def log_axis(values: Sequence[float], label: Callable[[float], str], title: str,
         "type": "log",
         "range": [round(math.log10(low), 4), round(math.log10(high), 4)],
         "title": {"text": title},
-        "tickmode": "array",
         "tickvals": ticks,
         "ticktext": [_TRAILING.sub("", label(t)) for t in ticks],
     }
@@ -83,8 +97,12 @@ def to_json(traces: list[dict[str, Any]], drawn: dict[str, Any]) -> Markup:
     figure: Any = go.Figure(data=traces, layout=drawn)
     spelled = json.loads(figure.to_json(engine="json"))
     del spelled["layout"]["template"]  # plotly's own look, 6 kB of it: the page's script sets every colour
-    text = json.dumps(_rounded(spelled), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return Markup(text.replace("<", "\\u003c"))
+    return Markup(_spelled(_rounded(spelled)))
+
+
+def _spelled(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return _MARKUP.sub(r"\\u003c", text)
 
 
 def _rounded(value: Any) -> Any:

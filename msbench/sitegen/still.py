@@ -21,14 +21,18 @@ _LONGEST = 36  # characters of a bar's name
 _DASHES = {"dot": "2 3", "dash": "6 4"}
 _SYMBOLS = {
     "circle-open": "m{-r} 0a{r} {r} 0 1 0 {2r} 0a{r} {r} 0 1 0{-2r} 0",
-    "diamond": "m0{-r}l{r} {r}{-r} {r}{-r}{-r}z",
     "diamond-open": "m0{-r}l{r} {r}{-r} {r}{-r}{-r}z",
     "square-open": "m{-r}{-r}h{2r}v{2r}h{-2r}z",
     "triangle-up-open": "m0{-r}l{r} {2r}h{-2r}z",
     "x-thin-open": "m{-r}{-r}l{2r} {2r}m0{-2r}l{-2r} {2r}",
     "line-ew-open": "m{-r} 0h{2r}",
 }
-"""A mark of radius r as a path from its middle; a circle is a point with a round, thick line."""
+"""A mark of radius r as a path from its middle."""
+_POINTS = {"circle": ("d", "h0", 1.0), "diamond": ("q", "l.1.1", 2**-0.5)}
+"""A mark as a thick line of hardly any length: its class, the line, and its thickness in marks' sizes.
+
+A circle has round ends, and a diamond square ones, which are turned as the line is.
+"""
 
 Figure = dict[str, Any]
 
@@ -231,8 +235,10 @@ def _scatter(trace: Figure, x: _Axis, y: _Axis) -> Markup:
         bars = trace.get("error_y")
         if bars:
             ends = zip(trace["x"], trace["y"], bars["array"], bars["arrayminus"], strict=True)
-            lines = (f"{_moved((x.at(a), y.at(b - less)))}V{_px(y.at(b + more))}" for a, b, more, less in ends)
-            parts.append(_path("l", "".join(lines)))
+            bounds = ((x.at(a), _px(y.at(b - less)), _px(y.at(b + more))) for a, b, more, less in ends)
+            lines = "".join(f"M{_px(at)} {low}V{high}" for at, low, high in bounds if low != high)
+            if lines:
+                parts.append(_path("l", lines))
         parts.append(_marks(trace, points))
     return _coloured(trace, Markup("").join(parts))
 
@@ -240,10 +246,11 @@ def _scatter(trace: Figure, x: _Axis, y: _Axis) -> Markup:
 def _marks(trace: Figure, points: Iterable[tuple[float, float]]) -> Markup:
     marker = trace.get("marker", {})
     size, symbol = marker.get("size", 8), marker.get("symbol", "circle")
-    form = _SYMBOLS.get(symbol)
-    if form is None:
-        dots = "".join(f"{_moved(p)}h0" for p in points)
-        return Markup('<path class="d" stroke-width="{}" d="{}"/>').format(size, dots)
+    if symbol in _POINTS:
+        kind, line, thickness = _POINTS[symbol]
+        dots = "".join(_moved(p) + line for p in points)
+        return Markup('<path class="{}" stroke-width="{:.3g}" d="{}"/>').format(kind, thickness * size, dots)
+    form = _SYMBOLS[symbol]
     for name, value in (("{r}", size / 2), ("{-r}", -size / 2), ("{2r}", size), ("{-2r}", -size)):
         form = form.replace(name, f"{value:g}")
     return _path("o" if symbol.endswith("-open") else "b", "".join(_moved(p) + form for p in points))
@@ -255,7 +262,7 @@ def _line(trace: Figure, d: str) -> Markup:
 
 
 def _coloured(trace: Figure, parts: Markup) -> Markup:
-    return Markup('<g style="--c:var(--series-{})">{}</g>').format(trace.get("meta", "best"), parts)
+    return Markup('<g class="{}">{}</g>').format(trace.get("meta", "best"), parts)
 
 
 def _path(kind: str, d: str) -> Markup:

@@ -44,8 +44,6 @@ def speedups(id: str, tasks: Sequence[Speedups]) -> Chart | None:
             "base": 1,
             "x": [None if v is None else v.value - 1 for v in values],
             "error_x": {
-                "type": "data",
-                "symmetric": False,
                 "array": [None if v is None else v.high - v.value for v in values],
                 "arrayminus": [None if v is None else v.value - v.low for v in values],
             },
@@ -154,8 +152,6 @@ def progress(id: str, steps: Sequence[Step]) -> Chart | None:
             marks = _step_marks(name, role, symbol, [(s.number, ratio.value) for s, ratio in shown])
             marks["text"] = [f"{fmt.ranged(ratio)}{on(s.day)}" for s, ratio in shown]
             marks["error_y"] = {
-                "type": "data",
-                "symmetric": False,
                 "array": [ratio.high - ratio.value for _, ratio in shown],
                 "arrayminus": [ratio.value - ratio.low for _, ratio in shown],
             }

@@ -40,8 +40,6 @@ def against_itself(id: str, same: Sequence[Pair], slowed: Sequence[Pair]) -> Cha
             "x": [p.duration_ns for p in shown],
             "y": [p.median for p in shown],
             "error_y": {
-                "type": "data",
-                "symmetric": False,
                 "array": [p.high - p.median for p in shown],
                 "arrayminus": [p.median - p.low for p in shown],
             },

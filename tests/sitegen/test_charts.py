@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from msbench.sitegen import charts, summary_charts
 from msbench.sitegen.charts import Point, Series
-from msbench.sitegen.plot import Chart
+from msbench.sitegen.plot import Chart, to_json
 from msbench.sitegen.points import size_dimension
 from msbench.sitegen.summary_charts import Speedups, Step
 from msbench.store.ratios import Ratio
@@ -68,13 +69,13 @@ def test_every_mark_says_when_it_was_measured() -> None:
     times = charts.time_against_size("t", [series("best", point(64, 1000.0))], "N")
     assert times is not None and times.head == ("case", "best, 1 May 2026")
     best = trace(figure(times), "best")
-    assert best["text"] == ["N=64<br>1.00\u202fµs"]
-    assert best["hovertemplate"].startswith("%{text}<br>1 May 2026<extra>")
+    assert (best["customdata"], best["text"]) == (["N=64"], ["1.00\u202fµs"])
+    assert best["hovertemplate"].startswith("%{customdata}<br>%{text}<br>1 May 2026<extra>")
     days = replace(point(64, 1.0), day="1 May 2026"), replace(point(65, 1.0), day="2 May 2026")
     mixed = charts.time_against_size("t", [series("best", *days)], "N")
     assert mixed is not None and mixed.head == ("case", "best")
     assert mixed.rows[1] == ("N=65", "1.00\u202fns, 2 May 2026")
-    assert trace(figure(mixed), "best")["text"][1] == "N=65<br>1.00\u202fns<br>2 May 2026"
+    assert trace(figure(mixed), "best")["text"][1] == "1.00\u202fns<br>2 May 2026"
 
 
 def test_a_parent_and_a_child_are_seen_around_a_versions_own_marks() -> None:
@@ -170,8 +171,27 @@ def test_nothing_measured_is_no_chart() -> None:
 def test_a_label_with_markup_stays_text() -> None:
     name = '</script><b>&lt;"'
     chart = charts.time_against_size("t", [Series(name, "best", (point(64, 1000.0),))], "N")
-    assert chart is not None and "<" not in chart.json
+    assert chart is not None and "</" not in chart.json
     assert '&lt;/script&gt;&lt;b&gt;&amp;lt;"' in {t.get("name") for t in figure(chart)["data"]}
+
+
+@pytest.mark.parametrize("text", ["</script>", "</SCRIPT ", "<!-- <script>", "<Script"])
+def test_a_figure_does_not_end_or_nest_its_script(text: str) -> None:
+    drawn = to_json([{"type": "scatter", "x": [1], "y": [1], "text": [text]}], {})
+    assert not re.search("<[/!s]", drawn, re.IGNORECASE)
+    assert json.loads(drawn)["data"][0]["text"] == [text]
+
+
+def test_a_page_has_what_traces_share_once() -> None:
+    versions = [series(role, point(64, 1e3), point(128, 2e3)) for role in ("naive", "best")] + [
+        series("child", point(64, 1e3))
+    ]
+    chart = charts.roofline("r", versions, bandwidth=4e12, peak=5e13, compute="fp32", launch_ns=900.0)
+    assert chart is not None
+    traces = {t["name"]: t for t in json.loads(chart.embedded)["data"]}
+    assert traces["naive"]["customdata"] == ["N=64", "N=128"] and len(traces["naive"]["x"]) == 2
+    assert traces["best"]["customdata"] == traces["best"]["x"] == 1
+    assert traces["child"]["customdata"] == ["N=64"]
 
 
 def test_a_dimension_that_a_case_lacks_or_that_is_0_is_no_size() -> None:

@@ -51,6 +51,12 @@ def test_marks_change_nothing_but_the_markup(source: str, data: st.DataObject) -
         assert "".join(text(m) for m in re.findall(r"<mark>(.*?)</mark>", marked)) == highlight.text(line)[low:high]
 
 
+def test_neighbours_of_one_colour_are_one_element() -> None:
+    assert highlight.code('extern "C" static const int x = 1;') == (
+        "<span><b>extern</b> <u>&#34;C&#34;</u> <b>static const int</b> x = 1;</span>"
+    )
+
+
 def test_a_comment_of_several_lines_is_a_comment_on_each() -> None:
     assert all("<i>" in highlight.html(line) for line in highlight.lines("/* one\ntwo\nthree */"))
 

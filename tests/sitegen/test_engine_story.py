@@ -38,7 +38,7 @@ def test_every_step_is_told_and_every_gain_is_measured(store: Store, tmp_path: P
     )
     out = build(store, tmp_path / "site").out
     page = (out / run.href).read_text(encoding="utf-8")
-    assert re.findall(r'id="step-(\d+)"', page) == [str(n) for n in range(8)]
+    assert re.findall(r"id=step-(\d+)", page) == [str(n) for n in range(8)]
 
 
 def test_the_gain_of_the_best_version_is_shared_among_the_steps_that_brought_it(store: Store, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +46,18 @@ def test_code_and_scripts_stay_as_they_are(text: str) -> None:
     assert pre is not None and pre.raw == text
     script = '<script type="application/json">["<\\/td>\n </tr>"]</script>'
     assert script in lean(f"<p>\n{script}\n</p>")
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<a href="x/" title="a b" data-v="1.5e-3">&#34;quoted&#34;, it&#39;s</a>',
+        '<a href="../op/x.html?a=b">=</a><input value="" type="text"/>',
+        '<i style="--w:36.5%" title="&#34;"></i>',
+    ],
+)
+def test_attributes_and_texts_mean_the_same(html: str) -> None:
+    assert shape(parse(lean(html))) == shape(parse(html))
 
 
 def test_it_was_done_to_every_page(built: Path) -> None:

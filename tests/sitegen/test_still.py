@@ -57,7 +57,7 @@ def test_an_interval_reaches_from_its_lower_end_to_its_upper_end() -> None:
     svg = chart(traces, layout({"range": [-1, 2]}, {"range": [0, 600]}))
     (line,) = (path.get("d", "") for path in svg.iter("path") if path.get("class") == "l")
     low, high = (y for _, y in numbers(svg, "d")[2:4])
-    assert re.match(rf"M(\d+) {low:.0f}V{high:.0f}M", line)
+    assert re.match(rf"M(\d+) {low:.0f}V{high:.0f}$", line)
 
 
 def test_bars_are_as_long_as_their_figures_and_stack() -> None:

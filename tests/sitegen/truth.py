@@ -59,8 +59,19 @@ def charts(site: Pages) -> Iterator[tuple[str, str]]:
             script = figure.first("script")
             if script is None:
                 continue
-            for what in _chart(figure, json.loads(script.raw)["data"], odd):
+            for what in _chart(figure, _whole(json.loads(script.raw)["data"]), odd):
                 yield page, f"chart {figure.attributes.get('id', '')}: {what}"
+
+
+def _whole(drawn: list[dict[str, object]]) -> list[dict[str, object]]:
+    """A chart's traces, each with the lists that it shares with an earlier one, and case and text as a reader sees them."""
+    for one in drawn:
+        one |= {
+            name: drawn[at][name] for name, at in one.items() if name in ("x", "customdata") and isinstance(at, int)
+        }
+        if "customdata" in one:
+            one["text"] = [f"{case}<br>{text}" for case, text in zip(one["customdata"], one["text"], strict=True)]  # type: ignore[call-overload]
+    return drawn
 
 
 def _chart(figure: Node, drawn: list[dict[str, object]], odd: set[str]) -> Found:

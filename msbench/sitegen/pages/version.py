@@ -35,8 +35,12 @@ LOG = 8_000
 def pages(site: Site) -> Iterator[Page | File]:
     """One page a version, and each source as a file."""
     files: set[str] = set()
+    shown = _showing(site)
     for version in site.versions.values():
-        context = facts(site, version) if version.id not in site.successors else superseded(site, version)
+        if version.id in site.successors:
+            context = superseded(site, version)
+        else:
+            context = facts(site, version) | {"shown_by": shown[_file(version)]}
         yield Page(
             version.href,
             "version.html",
@@ -48,6 +52,15 @@ def pages(site: Site) -> Iterator[Page | File]:
         if _file(version) not in files:
             files.add(_file(version))
             yield File(_file(version), version.row.source)
+
+
+def _showing(site: Site) -> dict[str, Version]:
+    """The version whose page shows a source; the pages of others with the same file, say in another precision, lead there."""
+    found: dict[str, Version] = {}
+    for version in (v for tasks in site.operators.values() for task in tasks for v in site.versions_of(task.id)):
+        if version.id not in site.successors:
+            found.setdefault(_file(version), version)
+    return found
 
 
 def _file(v: Version) -> str:
@@ -115,6 +128,7 @@ def facts(site: Site, v: Version) -> dict[str, Any]:
         "cases": _cases(site, v, parent),
         "compared": compared,
         "checks": checks,
+        "commands": {e.id: fmt.on_its_own(e.command, v.task.operator, site.operators) for e in v.evaluations},
         "variants": max(map(tuple, (c["variants"] for c in checks)), key=len, default=()),
         "kernels": _kernels(v),
         "log": _tail(v),
