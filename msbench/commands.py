@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 
 def without_place(words: Iterable[str]) -> list[str]:
-    """The words without ``--db`` and its value: where results went on some machine is nobody else's business."""
-    return _without("--db", words)
+    """The words without ``--db``, ``--markdown`` and their values: where results went on some machine is nobody else's business."""
+    return _without("--markdown", _without("--db", words))
 
 
 def typed(command: str) -> str:

@@ -90,7 +90,7 @@ def interval(logs: Logs, seed: int = 0) -> tuple[float, float]:
 
 
 def sittings_needed(logs: Logs, half_width: float) -> int:
-    """In how many sittings, these included, the estimate will be known to ±``half_width`` (95 %), as far as these can tell.
+    """In how many sessions, these included, the estimate will be known to ±``half_width`` (95 %), as far as these can tell.
 
     The size of Stein's second sample (1945, "A two-sample test for a linear hypothesis whose power is independent of the
     variance"): (t s / half_width)², s being the standard deviation between these sessions' medians. Needs two of them.

@@ -1,10 +1,11 @@
-"""What is committed stays light: hosts warn from 50 MB a file, and whoever clones has to fetch all of it."""
+"""What is committed stays light: hosts warn from 50 MB a file, and whoever clones has to fetch all of it.
+
+All 100 tasks are in it, each with a version of ours.
+"""
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,20 +19,12 @@ def size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def allowed(few: float, all_of_them: float) -> float:
-    """Bytes for as many tasks as have a version of ours: ``few`` MiB for 16 of them, ``all_of_them`` for 100."""
-    query = "SELECT count(DISTINCT task_id) FROM version WHERE origin NOT IN ('naive', 'library')"
-    with closing(sqlite3.connect(f"file:{CHECKOUT / 'db' / 'published.sqlite'}?mode=ro", uri=True)) as database:
-        [(tasks,)] = database.execute(query)
-    return (few + (all_of_them - few) * max(0, tasks - 16) / 84) * MIB
-
-
 def test_the_published_database_is_small() -> None:
-    assert (CHECKOUT / "db" / "published.sqlite").stat().st_size <= allowed(12, 25)
+    assert (CHECKOUT / "db" / "published.sqlite").stat().st_size <= 12 * MIB
 
 
 def test_the_published_site_is_small() -> None:
-    assert size(CHECKOUT / "site") <= allowed(10, 30)
+    assert size(CHECKOUT / "site") <= 12 * MIB
 
 
 def test_every_version_has_a_small_page() -> None:
@@ -44,4 +37,4 @@ def test_the_whole_tree_is_small() -> None:
     if listed.returncode:
         pytest.skip("this is no git checkout")
     files = [CHECKOUT / name for name in listed.stdout.split("\0") if name]
-    assert sum(path.stat().st_size for path in files if path.is_file()) <= allowed(25, 40)
+    assert sum(path.stat().st_size for path in files if path.is_file()) <= 25 * MIB

@@ -15,7 +15,7 @@ from msbench.model import Measurement
 from msbench.statistics import converged, estimate, log_ratios, median, sittings_needed, tolerance
 
 SHORT_NS = 2e5
-"""A case on which some version is faster than this is measured in all sittings: its launches matter."""
+"""A case on which some version is faster than this is measured in all sessions: its launches matter."""
 
 LONG_NS = 2e7
 """A case on which all are slower than that, and some slower than this, is measured once: more would take long, and tell little."""

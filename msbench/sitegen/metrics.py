@@ -184,7 +184,8 @@ class Change:
         if self.before is None or self.after is None:
             return fmt.NONE
         if self.meaning.percent:
-            return f"{self.after - self.before:+.0f} points"
+            points = f"{self.after - self.before:+.0f}"
+            return f"{points} point" if points in ("+1", "-1") else f"{points} points"
         if self.before == 0 or self.after == 0:
             return fmt.NONE if self.before == self.after else "from none" if self.before == 0 else "to none"
         return f"×{fmt.digits(self.after / self.before)}"

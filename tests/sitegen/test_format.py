@@ -45,6 +45,7 @@ def spaced(text: str) -> str:
         (fmt.day("2026-11-20T23:59:00+00:00"), "20 November 2026"),
         (fmt.typed("msbench bench relu --db /tmp/b.sqlite --quick"), "msbench bench relu --quick"),
         (fmt.typed("msbench bench relu --db=b.sqlite"), "msbench bench relu"),
+        (fmt.typed("msbench mutants --markdown /tmp/mutants.md --record"), "msbench mutants --record"),
         (
             fmt.on_its_own("msbench bench a b/fp32 relu a --quick", "relu", ("a", "b", "relu")),
             "msbench bench … relu … --quick",

@@ -109,6 +109,8 @@ def test_the_counters_that_moved_the_most_come_first() -> None:
         "old",
     ]
     assert [c.times for c in found] == ["+68 points", "×2.00", "×1.00", "–"]
+    name = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
+    assert metrics.changes({name: 50.0}, {name: 51.0})[0].times == "+1 point"
 
 
 def test_of_a_profile_each_counter_is_shown_once_with_its_unit() -> None:
