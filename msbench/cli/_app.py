@@ -18,7 +18,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-db_app = typer.Typer(help="Merge and verify databases.", no_args_is_help=True)
+db_app = typer.Typer(help="Merge, verify and publish databases.", no_args_is_help=True)
 
 
 def _version(show: bool) -> None:
