@@ -4,11 +4,11 @@
 // (msbench_split_product.cuh) reads them from where they are. In bf16 TMA makes panels of them (`runs`): a box for each x, with rows of
 // y, which wgmma reads in the swizzle of that size, so that the product is that of msbench_tiles.cuh. Other y than 16, 32, 64, and rows
 // that make no whole boxes (`packed`): a first kernel writes rows one after another; with y = 8 that takes 15.6 us where boxes of
-// 16-byte rows take 25.3. Small products are plain arithmetic in one launch (msbench_small_product.cuh), and in fp32 those of few k up to
-// 2^29 multiply-adds (`short_sums`): 10.0 us for 128 x 128 x 64, 8 x 8, and 23.4 for 16 x 16, where the split takes 20.0 and 29.5; at 2^31
-// 149 for 100 (H200, November 2026).
+// 16-byte rows take 25.3. Small products are plain arithmetic in one launch (msbench_small_product.cuh), in fp32 also larger ones with K up to
+// 256, up to 2^29 multiply-adds, where y is a multiple of four (msbench_short_sums.cuh).
 //
-// Measured (H200, 2026-11-23, cold): bf16 85 us for 512 x 256 x 256, 16 x 32 (packed 128), fp32 404.
+// Measured (H200, 2026-11-23, cold): bf16 85 us for 512 x 256 x 256, 16 x 32 (packed 128), fp32 404. Short sums (November 2026): 10.0 us for
+// 128 x 128 x 64, 8 x 8 (split 20.0), 23.4 with 16 x 16 (29.5), 48.0 for 256 x 256 x 128, 8 x 8 (49.0); with 16 x 16 they would lose, 149 to 100.
 //
 // Bound (512 x 256 x 256, 16 x 32): bf16 201 MB, 47 us, or 44 us of flops. fp32 0.8 GB, 190 us, and 6 flops for 2, 129 us.
 #include "msbench_divisor.cuh"
@@ -16,6 +16,7 @@
 #if MSBENCH_BF16
 #include "msbench_tile_product.cuh"
 #else
+#include "msbench_short_sums.cuh"
 #include "msbench_split_product.cuh"
 #endif
 
@@ -166,102 +167,13 @@ cudaError_t multiply(const Factor& left, const Factor& right, scalar_t* C, void*
 
 #else
 
-// Plain arithmetic in one launch where K is too short for the tensor cores to earn back a split: a block has 128 x 64 of C and loads all of its
-// factors, 64 of K at a time, before it uses any. Runs of y are multiples of four, so that four neighbours along k are loaded at once.
-namespace short_sums {
-
-constexpr int kTileM = 128, kTileN = 64, kDepth = 64, kThreads = 256, kPitchA = kTileM + 4, kPitchB = kTileN + 4;
-constexpr int kPerThreadM = 8, kPerThreadN = 4, kSharedBytes = kDepth * (kPitchA + kPitchB) * 4;
-constexpr int64_t kMostK = 256, kMostWork = int64_t(1) << 29;  // multiply-adds
-
-// Loads kRows rows of 64 k and turns them, so that rows lie side by side.
-template <int kRows, int kPitch>
-struct Load {
-    static constexpr int kCount = kRows * kDepth / 4 / kThreads;
-    float4 x[kCount];
-
-    // A warp has 8 k of 16 rows: of writes below, no two meet in a bank.
-    static __device__ __forceinline__ int row(int i) { return (i * kThreads + int(threadIdx.x)) / 32 % (kRows / 16) * 16 + int(threadIdx.x) % 32 / 2; }
-    static __device__ __forceinline__ int k(int i) { return (i * kThreads + int(threadIdx.x)) / 32 / (kRows / 16) * 8 + int(threadIdx.x) % 2 * 4; }
-
-    __device__ __forceinline__ void load(const Factor& f, int row0, int k0) {
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-            x[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (row0 + row(i) < f.count && k0 + k(i) < f.K) x[i] = *reinterpret_cast<const float4*>(f.at(row0 + row(i), k0 + k(i)));
-        }
-    }
-    __device__ __forceinline__ void store(float* to) const {
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-            float* const at = to + k(i) * kPitch + row(i);
-            at[0] = x[i].x, at[kPitch] = x[i].y, at[2 * kPitch] = x[i].z, at[3 * kPitch] = x[i].w;
-        }
-    }
-};
-
-__global__ void __launch_bounds__(kThreads) multiply(const Factor left, const Factor right, float* C, int tiles_n, bool vectors) {
-    extern __shared__ __align__(16) float a[];
-    float* const b = a + kDepth * kPitchA;
-    const int row0 = blockIdx.x / tiles_n * kTileM, column0 = blockIdx.x % tiles_n * kTileN;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    // A warp has 32 x 32 of C: of 128 bytes of either factor, its lanes read four and eight pieces.
-    const int at_m = warp % 4 * 32 + lane / 8 * kPerThreadM, at_n = warp / 4 * 32 + lane % 8 * kPerThreadN;
-    Load<kTileM, kPitchA> left_part;
-    Load<kTileN, kPitchB> right_part;
-    left_part.load(left, row0, 0);
-    right_part.load(right, column0, 0);
-    float sums[kPerThreadM][kPerThreadN] = {};
-    for (int k0 = 0; k0 < left.K; k0 += kDepth) {
-        if (k0 > 0) __syncthreads();
-        left_part.store(a);
-        right_part.store(b);
-        __syncthreads();
-        if (k0 + kDepth < left.K) {
-            left_part.load(left, row0, k0 + kDepth);
-            right_part.load(right, column0, k0 + kDepth);
-        }
-#pragma unroll 8
-        for (int k = 0; k < kDepth; ++k) {
-            float u[kPerThreadM], v[kPerThreadN];
-            *reinterpret_cast<float4*>(u) = *reinterpret_cast<const float4*>(a + k * kPitchA + at_m);
-            *reinterpret_cast<float4*>(u + 4) = *reinterpret_cast<const float4*>(a + k * kPitchA + at_m + 4);
-            *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(b + k * kPitchB + at_n);
-#pragma unroll
-            for (int m = 0; m < kPerThreadM; ++m) {
-#pragma unroll
-                for (int n = 0; n < kPerThreadN; ++n) sums[m][n] = fmaf(u[m], v[n], sums[m][n]);
-            }
-        }
-    }
-#pragma unroll
-    for (int m = 0; m < kPerThreadM; ++m) {
-        const int row = row0 + at_m + m, column = column0 + at_n;
-        if (row >= left.count || column >= right.count) continue;
-        float* const to = C + int64_t(row) * right.count + column;
-        if (vectors) {
-            *reinterpret_cast<float4*>(to) = make_float4(sums[m][0], sums[m][1], sums[m][2], sums[m][3]);
-        } else {
-            for (int n = 0; n < kPerThreadN && column + n < right.count; ++n) to[n] = sums[m][n];
-        }
-    }
+bool short_sums_pay(const Factor& left, const Factor& right) {
+    const bool few = left.K <= 256 && int64_t(left.count) * right.count * left.K <= int64_t(1) << 29;
+    return few && left.y.d % 4 == 0 && packets_allowed(left.data, right.data);
 }
-
-bool fits(const Factor& left, const Factor& right) {
-    const int64_t work = int64_t(left.count) * right.count * left.K;
-    return left.K <= kMostK && work <= kMostWork && left.y.d % 4 == 0 && packets_allowed(left.data, right.data);
-}
-
-cudaError_t launch(const Factor& left, const Factor& right, float* C, cudaStream_t stream) {
-    const int64_t tiles_n = ceil_div(right.count, kTileN);
-    return Launch(dim3(unsigned(ceil_div(left.count, kTileM) * tiles_n)), dim3(kThreads), stream)
-        .shared(kSharedBytes)(multiply, left, right, C, int(tiles_n), right.count % 4 == 0 && packets_allowed(C));
-}
-
-}  // namespace short_sums
 
 cudaError_t multiply(const Factor& left, const Factor& right, scalar_t* C, void* workspace, cudaStream_t stream) {
-    if (short_sums::fits(left, right)) return short_sums::launch(left, right, C, stream);
+    if (short_sums_pay(left, right)) return short_sums::launch(left, right, C, stream);
     const auto lines = [](const Factor& f) {
         return Lines{f.data, f.count, f.K, int(f.inner.d), int(f.y.d), f.outer_step, f.y.d, f.x_step, 1};
     };

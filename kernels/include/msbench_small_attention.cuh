@@ -3,7 +3,8 @@
 // tensor cores in five launches 23 and 25.
 #pragma once
 
-#include "msbench_cluster.cuh"
+#include <algorithm>
+
 #include "msbench_score_rows.cuh"
 #include "msbench_small_product.cuh"
 
