@@ -7,8 +7,7 @@
 // - `spread_sums`, up to 32768: sums that are zero between calls, a sector each (msbench_spread_sums.cuh), take all products;
 //   after a grid barrier they are rounded and set back. One cooperative launch.
 // - `bins`, else: products ordered by bins of rows (msbench_row_bins.cuh); 12 + 6 + 6 bytes an entry and the gathers of x.
-// Lanes of a warp with the same row add up first: a full row would make their additions wait for each other. In `spread_sums` a warp
-// also adds up rows that come again within all that it has under way.
+// Lanes of a warp with the same row add up first: a full row would make their additions wait for each other.
 //
 // Bound: paper sizes are a launch, one trip to memory, a grid barrier and one to L2: a cooperative sum of 1 MB takes 5.6 us
 // (measured); and the sums of all blocks through L2. Large: gathers, 203 us at 2²⁵ (165·10⁹ a second, measured), then 200 MB of
@@ -17,9 +16,9 @@
 // Measured (H200, November 2026, us; 1024, 2048, 4096, 8192, 16384 rows): block_sums 9.0, 9.4, 10.2, 11.6, 14.9, and 15.4 for
 // 10,007 skewed rows; spread_sums 9.0, 10.6, 10.8, 11.5, 14.2, and 48. By reasoning block_sums was to take 6 to 8: it isn't known where the
 // rest goes.
-// Lost: rows that several lanes of a warp have had at once get a sum in their block's shared memory, in spread_sums: 22.2 us at 32768
-// rows, where it takes 17.9 without, and 40 for 69 where they are skewed. Expected was no change, and 15.
-// By reasoning, not measured: 19,000 additions to row 0 of 32768 skewed ones, 43 us, become 5,000 since a warp has 128 entries.
+// Lost (32768 rows in spread_sums; 17.9 us, and 69 where they are skewed): rows that several lanes of a warp have had at once get a sum in
+// their block's shared memory, 22.2 and 40; a warp adds up first what it has of such a row in all of a flight, 22.7 and 66. Expected was no
+// change for even rows, 15 and 25 us for skewed ones; it isn't known why even ones lose.
 
 #include "msbench_block_sums.cuh"
 #include "msbench_entries.cuh"
@@ -115,35 +114,6 @@ __global__ void __launch_bounds__(BlockSums::kThreads, 1)
     sums.collect(shared, [&](int row, float sum) { y[row] = msbench::from_float<scalar_t>(sum); });
 }
 
-// Adds up what a warp has of a row in all of a flight, where three lanes have had that row at once, and the rest as it is. In even
-// matrices it is hardly ever three (twice in 15,645 warps of 10,007 rows). Called by whole warps.
-template <int kDepth>
-__device__ void add_flight(const msbench::SpreadSums& sums, const int (&row)[kDepth], float (&product)[kDepth]) {
-    bool adds[kDepth];
-    int hot = -1;
-#pragma unroll
-    for (int i = 0; i < kDepth; ++i) {
-        const unsigned peers = __match_any_sync(~0u, row[i]);
-        adds[i] = msbench::combine_peers(peers, row[i], product[i]);
-        if (__popc(peers) >= 3) hot = max(hot, row[i]);
-    }
-    while (const unsigned some = __ballot_sync(~0u, hot >= 0)) {
-        const int one = __shfl_sync(~0u, hot, __ffs(some) - 1);
-        float total = 0;
-#pragma unroll
-        for (int i = 0; i < kDepth; ++i) {
-            const bool mine = adds[i] && row[i] == one;
-            if (const unsigned who = __ballot_sync(~0u, mine)) total += __shfl_sync(~0u, product[i], __ffs(who) - 1);
-            if (mine) adds[i] = false;
-        }
-        if (threadIdx.x % 32 == 0) sums.add_combined(one, total);
-        if (hot == one) hot = -1;
-    }
-#pragma unroll
-    for (int i = 0; i < kDepth; ++i)
-        if (adds[i]) sums.add_combined(row[i], product[i]);
-}
-
 // kFlight: entries that a thread has under way.
 template <int kFlight>
 __global__ void __launch_bounds__(kThreads, kBlocks)
@@ -154,7 +124,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
         int row[kFlight];
         float product[kFlight];
         load_products(A, x, k, A.total, int(stride), row, product);
-        add_flight(sums, row, product);
+#pragma unroll
+        for (int i = 0; i < kFlight; ++i) sums.add(row[i], product[i]);
     }
     sums.collect(rows, [&](int row, float sum) { y[row] = msbench::from_float<scalar_t>(sum); });
 }
