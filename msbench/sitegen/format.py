@@ -58,6 +58,13 @@ def time(ns: float | None) -> str:
     return f"{digits(ns * 1e-9)}{SPACE}s"
 
 
+def span(ends: tuple[float, float]) -> str:
+    """An interval of nanoseconds, with the unit once if both have the same: ``4.84 to 4.89 µs``."""
+    low, high = (time(end) for end in ends)
+    number, _, unit = low.partition(SPACE)
+    return f"{number if high.endswith(f'{SPACE}{unit}') else low} to {high}"
+
+
 def ratio(value: float | None) -> str:
     """A speed-up: ``1.23×``, ``12.4×``, ``0.82×``."""
     if value is None:
@@ -218,6 +225,7 @@ FILTERS = {
     for f in (
         digits,
         time,
+        span,
         ratio,
         ranged,
         percent,

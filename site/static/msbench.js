@@ -37,7 +37,7 @@
 
   const value = (row, column) => {
     const cell = row.cells[column];
-    const key = cell.dataset.v ?? cell.textContent.trim();
+    const key = cell.dataset.v ?? (cell.querySelector("summary") ?? cell).textContent.trim();
     return key === "" || Number.isNaN(Number(key)) ? figure(cell) ?? key : Number(key);
   };
 
@@ -157,7 +157,8 @@
     return done;
   }
 
-  // ---- charts: the page holds each figure's JSON; a trace's `meta` names its series, and the colours are the style sheet's
+  // ---- charts: the page holds each figure's JSON, in which what a trace shares with an earlier one is that one's number; a trace's
+  // `meta` names its series, and the colours are the style sheet's
 
   function draw(chart) {
     const probe = chart.querySelector(".probe");
@@ -167,6 +168,7 @@
     };
     const figure = JSON.parse(chart.querySelector("script").textContent);
     for (const trace of figure.data) {
+      for (const name of ["x", "customdata"]) if (typeof trace[name] === "number") trace[name] = figure.data[trace[name]][name];
       const own = colour(`series-${trace.meta}`);
       trace.marker = { ...trace.marker, color: own, line: { color: colour("raised"), width: 1, ...trace.marker?.line } };
       trace.line = { ...trace.line, color: own };

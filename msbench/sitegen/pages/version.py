@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
-from msbench.model import Status
+from msbench.model import Origin, Status
 from msbench.sitegen import format as fmt
 from msbench.sitegen import highlight, metrics, points, sources, summary_charts, verdict
 from msbench.sitegen.diff import diff
@@ -16,6 +16,7 @@ from msbench.sitegen.page import File, Page
 from msbench.sitegen.plot import Chart
 from msbench.sitegen.told import told as told_by
 from msbench.sitegen.verdict import joined
+from msbench.spec import Split
 from msbench.store.tables import ProfileRow
 
 BARS = 6
@@ -191,14 +192,30 @@ def _cases(site: Site, v: Version, parent: Version | None) -> list[dict[str, Any
 
 
 def _checks(site: Site, v: Version) -> list[dict[str, Any]]:
-    """The checks of each size: how many, how many passed, the worst error over its bound, and messages."""
+    """The checks of each size: how many, how many passed, the worst error over its bound, and messages.
+
+    Of a baseline, the held-out sizes are one entry, without a ``case``: nobody asks on which of them a reference was right.
+    """
+    is_baseline = v.row.origin in (Origin.NAIVE, Origin.LIBRARY)
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for check in v.checks:
         case = site.cases[check.case_id]
+        together = is_baseline and case.split == Split.HELDOUT and not check.message
+        size = () if together else (*sorted(case.dims.items()), *sorted(case.scalars.items()))
         entry = found.setdefault(
-            (case.split, *sorted(case.dims.items()), *sorted(case.scalars.items())),
-            {"case": case, "passed": 0, "all": 0, "worst": None, "variants": [], "messages": []},
+            (case.split, *size),
+            {
+                "case": None if together else case,
+                "split": case.split,
+                "cases": set(),
+                "passed": 0,
+                "all": 0,
+                "worst": None,
+                "variants": [],
+                "messages": [],
+            },
         )
+        entry["cases"].add(case.id)
         entry["all"] += 1
         entry["passed"] += check.passed
         if check.variant not in entry["variants"]:
