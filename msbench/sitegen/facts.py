@@ -88,6 +88,14 @@ class Site:
         return self.devices[self._figures.device.id] if self._figures.device else None
 
     @cached_property
+    def usual_flags(self) -> tuple[str, ...]:
+        """The compiler's flags that all builds for the device have whose times are shown, in the order of the first."""
+        device = self.device.id if self.device else None
+        made = {one.build_id for one in self.evaluations.values() if one.device_id == device}
+        found = [build.flags for build in self.builds.values() if build.flags and build.id in made]
+        return tuple(flag for flag in found[0] if all(flag in flags for flags in found)) if found else ()
+
+    @cached_property
     def versions(self) -> dict[str, Version]:
         """All versions by id: by task, the naive ones first, then libraries, then the others by age."""
         everything = [one for task in self.figures.values() for one in task.versions]
