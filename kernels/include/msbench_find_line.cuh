@@ -14,7 +14,9 @@ struct FindLine {
 
     __device__ FindLine(int lines, int entry) : low(0), high(lines), entry(entry), stride(1) {}
     __device__ bool done() const { return high - low <= 1; }
-    __device__ bool probe(const int32_t* offsets) {
+    // `offsets`: a pointer, or what else has ascending numbers of lines.
+    template <typename Offsets>
+    __device__ bool probe(const Offsets& offsets) {
         stride = (high - low + kThreads - 1) / kThreads;
         const int at = low + (int(threadIdx.x) + 1) * stride;
         return at < high && offsets[at] <= entry;
