@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-PARTS = 3
+PARTS = 4
 VARIABLE = "MSBENCH_TEST_PART"
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ def has_turn(what: str) -> bool:
 
 
 def share(items: Sequence[T]) -> list[T]:
-    """Those in the part that is run, every third one."""
+    """Those in the part that is run, every fourth one."""
     chosen = part()
     return list(items if chosen is None else items[chosen::PARTS])
 
