@@ -11,6 +11,7 @@
 #include "msbench_async.cuh"
 #include "msbench_cluster.cuh"
 #include "msbench_math.cuh"
+#include "msbench_running_softmax.cuh"
 #include "msbench_wgmma.cuh"
 
 namespace msbench::flash {
@@ -19,7 +20,7 @@ constexpr int kTile = 128, kWidth = 128, kBox = 64, kStages = 2;  // queries and
 constexpr int kBoxBytes = kTile * kBox * 2, kTileBytes = 2 * kBoxBytes, kThreads = 3 * kGroupThreads;
 constexpr int kExchange = 17;  // float4 of a thread's row sums, when halves meet
 constexpr int kSharedBytes = (1 + 2 * kStages) * kTileBytes + kExchange * 16 * kGroupThreads + 1024;
-constexpr float kSlack = 8.0f;  // how far, to base 2, a score may exceed what is subtracted
+using Softmax = RunningSoftmax<8, 0>;
 
 struct Shape {
     int queries, keys, columns, splits;  // columns of V; splits: blocks of a cluster, which share the keys
@@ -31,44 +32,6 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
     return reinterpret_cast<const unsigned&>(pair);
 }
-
-// What is subtracted from the scaled scores of a thread's two rows, -inf before the first that is not, and this thread's sums of weights.
-struct State {
-    float shift[2] = {-INFINITY, -INFINITY}, sum[2] = {};
-
-    // Scores to weights, of which `left` count; `factor` is what older sums must be multiplied by. Whether that is not 1.
-    template <bool kTail>
-    __device__ __forceinline__ bool weigh(float (&s)[64], float (&factor)[2], float scale, int left, int lane) {
-        float largest[2] = {-INFINITY, -INFINITY};
-#pragma unroll
-        for (int i = 0; i < 64; ++i) {
-            if (kTail && i / 4 * 8 + lane % 4 * 2 + i % 2 >= left) s[i] = -INFINITY;
-            largest[i / 2 % 2] = fmaxf(largest[i / 2 % 2], s[i]);
-        }
-        bool moves = false;
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            largest[h] = fmaxf(largest[h], __shfl_xor_sync(0xffffffffu, largest[h], 1));
-            largest[h] = fmaxf(largest[h], __shfl_xor_sync(0xffffffffu, largest[h], 2)) * scale;
-            factor[h] = 1.0f;
-            if (largest[h] > shift[h] + kSlack) {
-                factor[h] = exp2_fast(shift[h] - largest[h]);
-                shift[h] = largest[h];
-                moves = true;
-            }
-        }
-        const float origin[2] = {shift[0] == -INFINITY ? 0.0f : shift[0], shift[1] == -INFINITY ? 0.0f : shift[1]};
-        float sums[2][2] = {};
-#pragma unroll
-        for (int i = 0; i < 64; ++i) {
-            s[i] = exp2_fast(fmaf(s[i], scale, -origin[i / 2 % 2]));
-            sums[i / 2 % 2][i % 2] += s[i];
-        }
-#pragma unroll
-        for (int h = 0; h < 2; ++h) sum[h] = fmaf(sum[h], factor[h], sums[h][0] + sums[h][1]);
-        return moves;
-    }
-};
 
 // Boxes of all maps are 64 columns of 128 rows.
 __global__ void __launch_bounds__(kThreads, 1)
@@ -124,7 +87,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     unsigned p[32];
 #pragma unroll
     for (int i = 0; i < 64; ++i) out[i] = s[i] = 0;
-    State state;
+    Softmax state;
+    const float scale[2] = {shape.scale, shape.scale};
     const uint64_t q_start = descriptor_k_fastest(shared_address(q_tile) + mine * kGroupRows * kBox * 2),
                    k_start = descriptor_k_fastest(shared_address(k_tiles)), v_start = descriptor_n_fastest(shared_address(v_tiles), kBoxBytes);
     const auto scores = [&](int stage) {
@@ -139,7 +103,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const auto values = [&](int stage) {
         mma_fence();
 #pragma unroll
-        for (int i = 0; i < kTile / kMmaK; ++i) multiply_add(out, p + 4 * i, v_start + ((stage * kTileBytes + i * kMmaK * kBox * 2) >> 4));
+        for (int i = 0; i < kTile / kMmaK; ++i) multiply_add<MmaType::kBf16, true>(out, p + 4 * i, v_start + ((stage * kTileBytes + i * kMmaK * kBox * 2) >> 4));
         mma_commit();
     };
     const auto pack_weights = [&] {
@@ -150,8 +114,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     const auto pass = [&] { arrive_named(3 - mine, 2 * kGroupThreads); };
     const auto weigh = [&](int tile, float (&factor)[2]) {
         const int left = shape.keys - tile * kTile;
-        return left < kTile ? state.weigh<true>(s, factor, shape.scale, left, lane)
-                            : state.weigh<false>(s, factor, shape.scale, left, lane);
+        return left < kTile ? state.weigh<true>(s, factor, scale, left, lane)
+                            : state.weigh<false>(s, factor, scale, left, lane);
     };
     if (count > 0) {
         float factor[2];

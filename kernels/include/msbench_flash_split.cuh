@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     unsigned high[16], low[16];
 #pragma unroll
     for (int i = 0; i < 64; ++i) out[i] = 0;
-    State state;
+    Softmax state;
     const float q_unscales[2] = {q.unscales[first_row + lane / 4], q.unscales[first_row + 8 + lane / 4]};
     const float scale[2] = {shape.scale * fabsf(q_unscales[0]), shape.scale * fabsf(q_unscales[1])};
     bool odd[2] = {false, false};
@@ -92,9 +92,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     const auto value_planes = [&](float (&d)[64], const unsigned* weights, int stage, int plane, bool keep) {
 #pragma unroll
         for (int i = 0; i < kKeys / kMmaK; ++i) {
-            multiply_weights(d, weights + 4 * i,
-                             descriptor_cores(v_start + stage * kV + (i / 2 * kPlanes + plane) * kValueBytes + i % 2 * 256, 128, 512),
-                             keep || i > 0);
+            multiply_add<MmaType::kFp16>(d, weights + 4 * i,
+                                         descriptor_cores(v_start + stage * kV + (i / 2 * kPlanes + plane) * kValueBytes + i % 2 * 256, 128, 512),
+                                         keep || i > 0);
         }
     };
     const auto turn = [&] { sync_named(2 + mine, 2 * kGroupThreads); };
@@ -143,10 +143,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         const bool moves = left < kKeys ? state.weigh<true>(s, factor, scale, left, lane) : state.weigh<false>(s, factor, scale, left, lane);
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
-            const __half2 pair = __floats2half2_rn(s[2 * i], s[2 * i + 1]);
-            const float2 back = __half22float2(pair);
-            const __half2 rest = __floats2half2_rn((s[2 * i] - back.x) * kLowScale, (s[2 * i + 1] - back.y) * kLowScale);
-            high[i] = reinterpret_cast<const unsigned&>(pair), low[i] = reinterpret_cast<const unsigned&>(rest);
+            split_pair(s[2 * i], s[2 * i + 1], high[i], low[i]);
         }
         if (__any_sync(0xffffffffu, moves)) {
 #pragma unroll

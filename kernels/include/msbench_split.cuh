@@ -38,17 +38,19 @@ struct Planes {
     }
 };
 
+// Two scaled numbers as two fp16 parts each.
+__device__ __forceinline__ void split_pair(float a, float b, unsigned& high, unsigned& low) {
+    const __half2 pair = __floats2half2_rn(a, b);
+    const float2 back = __half22float2(pair);
+    const __half2 rest = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
+    high = reinterpret_cast<const unsigned&>(pair), low = reinterpret_cast<const unsigned&>(rest);
+}
+
 __device__ __forceinline__ void store_split(const float (&x)[8], float scale, const Planes& to, int panel, int line, int chunk) {
     uint4 high, low;
     unsigned *h = reinterpret_cast<unsigned*>(&high), *l = reinterpret_cast<unsigned*>(&low);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const float a = x[2 * i] * scale, b = x[2 * i + 1] * scale;
-        const __half2 pair = __floats2half2_rn(a, b);
-        const float2 back = __half22float2(pair);
-        const __half2 rest = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
-        h[i] = reinterpret_cast<const unsigned&>(pair), l[i] = reinterpret_cast<const unsigned&>(rest);
-    }
+    for (int i = 0; i < 4; ++i) split_pair(x[2 * i] * scale, x[2 * i + 1] * scale, h[i], l[i]);
     const int at = chunk * 128 + line % 8 * 16;
     *reinterpret_cast<uint4*>(to.panel(panel, 0, line / 8 * 8) + at) = high;
     *reinterpret_cast<uint4*>(to.panel(panel, 1, line / 8 * 8) + at) = low;

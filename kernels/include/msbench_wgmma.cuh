@@ -104,10 +104,15 @@ MSBENCH_FROM_SHARED("128", 64, MSBENCH_D64, "%64", "%65", "%66", "%67", MSBENCH_
 MSBENCH_FROM_SHARED("256", 128, MSBENCH_D128, "%128", "%129", "%130", "%131", MSBENCH_64, MSBENCH_16(64), MSBENCH_16(80),
                     MSBENCH_16(96), MSBENCH_16(112))
 
-// d += A B in bf16, A from registers, in the order of mma's A; B has N fastest.
-__device__ __forceinline__ void multiply_add(float (&d)[64], const unsigned* a, uint64_t b) {
-    MSBENCH_PRODUCT("128", "bf16", MSBENCH_D64, "{%64, %65, %66, %67}", "%68", "%69", "1", "", MSBENCH_64
-                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
+// The same for 128 columns with A from registers, in the order of mma's A.
+template <MmaType kType, bool kNFastest = false>
+__device__ __forceinline__ void multiply_add(float (&d)[64], const unsigned* a, uint64_t b, bool keep = true) {
+    if constexpr (kType == MmaType::kFp16)
+        MSBENCH_PRODUCT("128", "f16", MSBENCH_D64, "{%64, %65, %66, %67}", "%68", "%69", "%70", "", MSBENCH_64
+                        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(keep)), "n"(int(kNFastest)));
+    else
+        MSBENCH_PRODUCT("128", "bf16", MSBENCH_D64, "{%64, %65, %66, %67}", "%68", "%69", "%70", "", MSBENCH_64
+                        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(keep)), "n"(int(kNFastest)));
 }
 
 #undef MSBENCH_FROM_SHARED
