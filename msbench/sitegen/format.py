@@ -58,11 +58,11 @@ def time(ns: float | None) -> str:
     return f"{digits(ns * 1e-9)}{SPACE}s"
 
 
-def span(ends: tuple[float, float]) -> str:
-    """An interval of nanoseconds, with the unit once if both have the same: ``4.84 to 4.89 µs``."""
-    low, high = (time(end) for end in ends)
-    number, _, unit = low.partition(SPACE)
-    return f"{number if high.endswith(f'{SPACE}{unit}') else low} to {high}"
+def time_interval(low: float, high: float) -> str:
+    """The ends of an interval in nanoseconds, with the unit once if both have the same: ``4.84 to 4.89 µs``."""
+    first, last = time(low), time(high)
+    number, _, unit = first.partition(SPACE)
+    return f"{number if last.endswith(SPACE + unit) else first} to {last}"
 
 
 def ratio(value: float | None) -> str:
@@ -225,7 +225,7 @@ FILTERS = {
     for f in (
         digits,
         time,
-        span,
+        time_interval,
         ratio,
         ranged,
         percent,

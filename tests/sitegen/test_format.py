@@ -22,6 +22,8 @@ def spaced(text: str) -> str:
         (fmt.time(1.2345e6), "1.23 ms"),
         (fmt.time(2.01e9), "2.01 s"),
         (fmt.time(None), "–"),
+        (fmt.time_interval(4840.0, 4890.0), "4.84 to 4.89 µs"),
+        (fmt.time_interval(998.0, 1020.0), "998 ns to 1.02 µs"),
         (fmt.ratio(1.2345), "1.23×"),
         (fmt.ratio(9.999), "10.0×"),
         (fmt.ratio(123.4), "123×"),
