@@ -56,6 +56,9 @@ def test_one_case_stands_for_each_regime_and_the_smallest_and_an_odd_one_come_fi
     assert found[-1] == max(OP.cases, key=lambda case: case.dims)
     assert rungs.regimes(OP, Precision.FP32, OP.cases[:2], factories.CEILINGS) == OP.cases[1:2]
     screening = rungs.screening(OP, Precision.FP32, Plan(OP.cases, profile=True), factories.CEILINGS)
+    plan, times = Plan(OP.cases), {case.id: 1e7 + number for number, case in enumerate(OP.cases)}
+    assert rungs.profiling(OP, Precision.FP32, plan, factories.CEILINGS).cases == found
+    assert rungs.profiling(OP, Precision.FP32, plan, factories.CEILINGS, times).cases == OP.cases[:1]  # just 10 ms
     assert screening is not None and screening.cases[0] == OP.cases[0] and screening.cases[1].split is Split.ODD
     assert len(screening.cases) == 5 and (screening.checks, screening.sittings, screening.profile) == (
         Checks.QUICK,

@@ -43,7 +43,7 @@ class Desk:
         self.held -= 1
 
     def evaluate_all(
-        self, executor: Any, jobs: Sequence[Job], *, command: str, progress: Any, build: Any
+        self, executor: Any, jobs: Sequence[Job], *, command: str, progress: Any, build: Any, referees: Any
     ) -> Iterator[tuple[Job, list[Evaluation] | Exception]]:
         assert self.held == 1
         self.batches.append(sorted((job.task, job.candidates[-1].label) for job in jobs))

@@ -21,6 +21,7 @@ from msbench.cli._options import (
     Device,
     Exec,
     Ops,
+    Sittings,
     amount,
     command_line,
     draw_seed,
@@ -169,6 +170,7 @@ def optimize(
         ),
     ] = "",
     budget: Annotated[float, typer.Option("--budget", callback=amount, help="Time budget per case, in seconds.")] = 2.0,
+    sittings: Sittings = 4,
     write_best: Annotated[
         Path | None,
         typer.Option("--write-best", help="Also write each best version to FOLDER/OPERATOR/best/.", show_default=False),
@@ -236,7 +238,7 @@ def optimize(
         answers = answering(provider, model, recording)
         try:
             settings = _settings(
-                task, answers, cases, rounds, seed, drawn, budget, answer_tokens, profile_view, readers
+                task, answers, cases, rounds, seed, drawn, budget, sittings, answer_tokens, profile_view, readers
             )
             recorded = answers.recording(task.id)
             settings = replace(settings, start=_of(task, readers, start) if start else settings.start)
@@ -289,7 +291,7 @@ def optimize(
 
 def _settings(
     task: Task, answers: Provider, cases: str | None, rounds: int | None, seed: int | None, drawn: int, budget: float,
-    answer_tokens: int | None, profile_view: ProfileView, readers: Store,
+    sittings: int, answer_tokens: int | None, profile_view: ProfileView, readers: Store,
 ) -> Settings:  # fmt: skip
     """What a new run is started with; what is not given is that of the recording, if answers come from one.
 
@@ -301,13 +303,13 @@ def _settings(
 
     recorded = answers.recording(task.id)
     if recorded is None:
-        plan = Plan(operators.select_cases(task.operator, "all"), seed=drawn)
+        plan = Plan(operators.select_cases(task.operator, "all"), seed=drawn, trusted=True)
         known = Settings(plan, ROUNDS, None, profile_view=profile_view, knowledge=gather(readers, task))
     else:
         known = Settings.read(recorded.settings)
     seed = known.plan.seed if seed is None else seed
     chosen = operators.select_cases(task.operator, cases, seed) if cases else known.plan.cases
-    plan = replace(known.plan, cases=chosen, profile=True, seed=seed, time_budget_s=budget)
+    plan = replace(known.plan, cases=chosen, profile=True, seed=seed, time_budget_s=budget, sittings=sittings)
     longest = known.max_tokens if answer_tokens is None else answer_tokens
     return replace(known, plan=plan, rounds=known.rounds if rounds is None else rounds, max_tokens=longest)
 

@@ -209,11 +209,10 @@ class CpuExecutor:
         self,
         op: Operator,
         precision: Precision,
-        case: Case,
+        cases: Sequence[tuple[Case, Measurement | None]],
         build: BuildResult,
         candidate: Candidate,
-        measurement: Measurement | None,
-    ) -> Profile:
+    ) -> list[Profile]:
         """Never: raises UnsupportedError."""
         raise UnsupportedError(
             "The cpu executor checks kernels and profiles nothing; use --executor cuda on a machine with a GPU."

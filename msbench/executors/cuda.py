@@ -366,8 +366,8 @@ class CudaExecutor:
         self._groups += 1
         layout = Layout.of(op, precision, case)
         sets = range(_INPUT_SETS if layout.nbytes * _INPUT_SETS <= _SETS_LIMIT else 1)
-        baselines = all(s.candidate.origin in (Origin.NAIVE, Origin.LIBRARY) for s in subjects)
-        suspicious = suspects(op, replace(plan, trusted=plan.trusted and baselines), case)
+        trusted = [plan.trusted and s.candidate.origin in (Origin.NAIVE, Origin.LIBRARY) for s in subjects]
+        suspicious = [suspects(op, replace(plan, trusted=one), case) for one in trusted]
         with ExitStack() as memory:
             memory.callback(pool.shrink, self.xp)  # what is verified afterwards takes some
             arenas = [memory.enter_context(self.arena(layout)) for _ in sets]
@@ -415,27 +415,33 @@ class CudaExecutor:
         self,
         op: Operator,
         precision: Precision,
-        case: Case,
+        cases: Sequence[tuple[Case, Measurement | None]],
         build: BuildResult,
         candidate: Candidate,
-        measurement: Measurement | None,
-    ) -> Profile:
+    ) -> list[Profile]:
         """Counters where Nsight Compute is there and permitted; else what the compiler and the times tell.
 
-        Why there are no counters stands in ``Profile.tool``.
+        All cases are profiled in one process; if that fails, each in one of its own, so that one that crashes costs the others
+        nothing. Why there are no counters stands in ``Profile.tool``.
         """
-        metrics = profiling.static_metrics(build, self._achieved(op, precision, case, measurement))
+        known = [profiling.static_metrics(build, self._achieved(op, precision, *pair)) for pair in cases]
         try:
-            kernels = self._counters(op, precision, case, build)
+            counted = self._counters(op, precision, [case for case, _ in cases], build)
         except ncu.NcuError as error:
-            bottleneck, evidence = profiling.classify(metrics)
-            return Profile(case, "static", metrics, bottleneck, evidence, tool=f"no counters: {error}")
-        metrics = ncu.combine(kernels) | metrics
-        bottleneck, evidence = profiling.classify(metrics)
-        facts = tuple({"name": k.name, "time_ns": k.time_ns, **k.metrics} for k in kernels)
-        return Profile(
-            case, "ncu", metrics, bottleneck, evidence, tool=ncu.tool_name(self.toolchain.ncu), kernels=facts
-        )
+            if len(cases) > 1:
+                return [one for pair in cases for one in self.profile(op, precision, [pair], build, candidate)]
+            tool = f"no counters: {error}"
+            return [
+                Profile(case, "static", metrics, *profiling.classify(metrics), tool=tool)
+                for (case, _), metrics in zip(cases, known, strict=True)
+            ]
+        found = []
+        for (case, _), metrics, kernels in zip(cases, known, counted, strict=True):
+            metrics = ncu.combine(kernels) | metrics
+            facts = tuple({"name": k.name, "time_ns": k.time_ns, **k.metrics} for k in kernels)
+            tool = ncu.tool_name(self.toolchain.ncu)
+            found.append(Profile(case, "ncu", metrics, *profiling.classify(metrics), tool=tool, kernels=facts))
+        return found
 
     def _achieved(
         self, op: Operator, precision: Precision, case: Case, measurement: Measurement | None
@@ -448,35 +454,44 @@ class CudaExecutor:
         compute = op.compute_in(precision)
         return profiling.Achieved.of(median(samples), nbytes, flops, compute, self.ceilings(), measurement.floor_ns)
 
-    def _counters(self, op: Operator, precision: Precision, case: Case, build: BuildResult) -> list[ncu.KernelProfile]:
-        """Run the worker by itself under ncu, on a file that holds the case's memory.
+    def _counters(
+        self, op: Operator, precision: Precision, cases: Sequence[Case], build: BuildResult
+    ) -> list[list[ncu.KernelProfile]]:
+        """Run the worker by itself under ncu, on files that hold the cases' memory.
 
         Not on shared memory: ncu saves and restores all memory that a kernel writes, to run it once for each set of
         counters.
         """
         if self.toolchain.ncu is None:
             raise ncu.NcuError("Nsight Compute (ncu) is not installed")
-        layout = Layout.of(op, precision, case)
+        layouts = [Layout.of(op, precision, case) for case in cases]
         roomy = Path("/dev/shm")
-        parent = roomy if _has_room(roomy, layout.nbytes) else Path(tempfile.gettempdir())
+        parent = roomy if _has_room(roomy, sum(one.nbytes for one in layouts)) else Path(tempfile.gettempdir())
         with scratch(parent, ncu.SCRATCH) as work:
-            with self.arena(layout) as arena:
-                arena.write_inputs(generate(op, precision, case, 0, self.xp))
-                arena.poison(POISONS[0])
-                self.xp.asnumpy(arena.buffer[: layout.nbytes]).tofile(work / "memory")
-                job = Job.of(op, case, [arena]).payload()
+            jobs = []
+            for number, (case, layout) in enumerate(zip(cases, layouts, strict=True)):
+                memory = work / f"memory-{number}"
+                with self.arena(layout) as arena:
+                    arena.write_inputs(generate(op, precision, case, 0, self.xp))
+                    arena.poison(POISONS[0])
+                    self.xp.asnumpy(arena.buffer[: layout.nbytes]).tofile(memory)
+                    jobs.append(Job.of(op, case, [arena]).payload() | {"data": str(memory), "nbytes": layout.nbytes})
             pool.shrink(self.xp, kept_bytes=0)
-            job |= {"runner": str(self._runner_binary), "binary": build.binary}
-            job |= {"data": str(work / "memory"), "nbytes": layout.nbytes}
-            job |= {"rules": Rules.LIBRARY if gpu_runner.CONFINED_PROFILES else None}
-            (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
+            version = {
+                "runner": str(self._runner_binary),
+                "binary": build.binary,
+                "rules": Rules.LIBRARY if gpu_runner.CONFINED_PROFILES else None,
+                "jobs": jobs,
+            }
+            (work / "version.json").write_text(json.dumps(version), encoding="utf-8")
             return ncu.collect(
                 self.toolchain.ncu,
-                [sys.executable, "-m", "msbench.gpu.worker", "--once", str(work / "job.json")],
+                [sys.executable, "-m", "msbench.gpu.worker", "--profile", str(work / "version.json")],
                 worker_environment(self.gpu.uuid),
                 self.gpu.capability,
                 resources.cache_dir(),
-                _PROFILE_LIMIT_S,
+                _PROFILE_LIMIT_S * len(cases),
+                len(cases),
             )
 
     # ------------------------------------------------------------------ the end

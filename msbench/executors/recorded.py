@@ -114,11 +114,10 @@ class RecordedExecutor:
         self,
         op: Operator,
         precision: Precision,
-        case: Case,
+        cases: Sequence[tuple[Case, Measurement | None]],
         build: BuildResult,
         candidate: Candidate,
-        measurement: Measurement | None,
-    ) -> Profile:
+    ) -> list[Profile]:
         """Never: raises ExecutorError."""
         raise ExecutorError("The recorded executor profiles nothing; use --executor cuda on a machine with a GPU.")
 

@@ -1,6 +1,6 @@
 """The measured process: replays and times one candidate's recorded calls, on memory that the referee shares.
 
-Started as ``python -m msbench.gpu.worker``; with ``--once JOB`` it makes one call that a profiler sees, and ends. From a version's
+Started as ``python -m msbench.gpu.worker``; with ``--profile FILE`` it makes calls that a profiler sees, and ends. From a version's
 library it loads only the device code; another process records its launcher (``recorder.py``). Only libraries,
 and functions of another contract, run host code here: before anything is timed, unless whole calls are.
 
@@ -235,16 +235,20 @@ class Worker:
         """See whether the context still works after an error."""
         self._done(self._runner.runner_alive())
 
-    def once(self, job: dict[str, Any]) -> None:
-        """Make a job's memory from a file, and one call that a profiler sees."""
-        if job["rules"]:
-            self._confine = partial(confine, Rules(job["rules"]), told=False)
-        self.open(job["runner"], flush_factor=0.0, hold_seconds=1.0)
-        self.load(job["binary"], None, ())
+    def profile(self, version: dict[str, Any]) -> None:
+        """Of each of a version's ``jobs`` make the memory from a file, and one call that a profiler sees."""
+        if version["rules"]:
+            self._confine = partial(confine, Rules(version["rules"]), told=False)
+        self.open(version["runner"], flush_factor=0.0, hold_seconds=1.0)
+        self.load(version["binary"], None, ())
         pointer = ctypes.c_void_p()
-        self._done(self._runner.runner_allocate(ctypes.c_size_t(job["nbytes"]), ctypes.byref(pointer)))
-        path = Path(job["data"])
-        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+        nbytes = ctypes.c_size_t(max(job["nbytes"] for job in version["jobs"]))
+        self._done(self._runner.runner_allocate(nbytes, ctypes.byref(pointer)))
+        for job in version["jobs"]:
+            self._profile(job, pointer)
+
+    def _profile(self, job: dict[str, Any], pointer: ctypes.c_void_p) -> None:
+        with Path(job["data"]).open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
             view = (ctypes.c_char * len(data)).from_buffer(data)
             self._done(self._runner.runner_upload(pointer, view, ctypes.c_size_t(len(data))))
             del view
@@ -326,11 +330,11 @@ class HostCode:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve the referee, or make one call for a profiler; the exit code."""
+    """Serve the referee, or make a version's calls for a profiler; the exit code."""
     worker = Worker()
-    if len(arguments) == 2 and arguments[0] == "--once":
+    if len(arguments) == 2 and arguments[0] == "--profile":
         try:
-            worker.once(json.loads(Path(arguments[1]).read_text(encoding="utf-8")))
+            worker.profile(json.loads(Path(arguments[1]).read_text(encoding="utf-8")))
         except CallFailed as error:
             print(f"msbench worker: {error}", file=sys.stderr)
             return 3

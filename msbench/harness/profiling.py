@@ -18,20 +18,21 @@ def profile(
     progress.started(f"profiling {op.name}/{precision}")
     nbytes = {case: op.nbytes(precision.itemsize, **dict(case.dims)) for case in plan.cases}
     cases = plan.profile_cases or tuple(sorted(nbytes, key=lambda case: nbytes[case])[-1:])
-    todo = [
-        (entry, case)
-        for case in cases
-        for entry in _worth_profiling(plan, [e for e in entries if e.alive and case.dims not in e.refused], case)
-    ]
-    for done, (entry, case) in enumerate(todo, 1):
+    todo: dict[str, tuple[Entry, list[Case]]] = {}
+    for case in cases:
+        for entry in _worth_profiling(plan, [e for e in entries if e.alive and case.dims not in e.refused], case):
+            todo.setdefault(entry.candidate.id, (entry, []))[1].append(case)
+    for done, (entry, its_cases) in enumerate(todo.values(), 1):
         assert entry.build is not None
-        measurement = next((m for m in entry.measurements if m.case == case), None)
+        measured = {m.case: m for m in entry.measurements}
         with entry.at(Stage.PROFILE):
-            found = executor.profile(op, precision, case, entry.build, entry.candidate, measurement)
-            entry.profiles.append(found)
-            if found.failure:
-                entry.fail(Stage.PROFILE, found.failure)
-        progress.advanced(done, len(todo), f"{entry.name} at {case.id}")
+            pairs = [(case, measured.get(case)) for case in its_cases]
+            found = executor.profile(op, precision, pairs, entry.build, entry.candidate)
+            entry.profiles += found
+            failure = next((one.failure for one in found if one.failure), None)
+            if failure:
+                entry.fail(Stage.PROFILE, failure)
+        progress.advanced(done, len(todo), entry.name)
 
 
 def _worth_profiling(plan: Plan, entries: Sequence[Entry], case: Case) -> Sequence[Entry]:

@@ -175,12 +175,15 @@ class Executor(Protocol):
         self,
         op: Operator,
         precision: Precision,
-        case: Case,
+        cases: Sequence[tuple[Case, Measurement | None]],
         build: BuildResult,
         candidate: Candidate,
-        measurement: Measurement | None,
-    ) -> Profile:
-        """Counters of one candidate on one case; what went wrong is a ``Profile.failure``."""
+    ) -> list[Profile]:
+        """Counters of one candidate on each of some cases; what went wrong is a ``Profile.failure``.
+
+        Args:
+            cases: each with the candidate's measurement, if there is one.
+        """
 
     def close(self) -> None:
         """Release the device and end every process of this executor; harmless when repeated."""

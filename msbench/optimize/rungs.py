@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from msbench import roofline
@@ -20,6 +21,9 @@ QUICK_S = 0.3
 """The time budget of a case in the screening: its ratios are known to some percent then."""
 
 QUICK_WIDTH = 0.03
+
+PROFILED_NS = 1e7
+"""Longer calls are not profiled, if there are shorter ones: a profiler repeats each for every set of counters, and copies memory."""
 
 _LAUNCH_BOUND, _WIDE = 3.0, 30.0
 """Up to so many times an empty launch a bound is the launch's; from so many on the regime is bandwidth or compute."""
@@ -67,9 +71,18 @@ def quick(plan: Plan, cases: tuple[Case, ...]) -> Plan:
     )
 
 
-def profiling(op: Operator, precision: Precision, plan: Plan, ceilings: Ceilings | None) -> Plan:
-    """What profiling a version takes."""
-    cases = plan.profile_cases or regimes(op, precision, plan.cases, ceilings)
+def profiling(
+    op: Operator,
+    precision: Precision,
+    plan: Plan,
+    ceilings: Ceilings | None,
+    times_ns: Mapping[str, float] | None = None,
+) -> Plan:
+    """What profiling a version takes; ``times_ns``: of its calls, by case, as far as they are known."""
+    known = times_ns or {}
+    short = [case for case in plan.cases if known.get(case.id, 0.0) <= PROFILED_NS]
+    chosen = short or sorted(plan.cases, key=lambda case: known[case.id])[:1]
+    cases = plan.profile_cases or regimes(op, precision, tuple(chosen), ceilings)
     return replace(quick(plan, cases), profile=True, profile_cases=cases)
 
 

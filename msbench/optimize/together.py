@@ -19,6 +19,7 @@ from typing import cast
 
 from msbench.errors import BudgetExceeded, MsbenchError
 from msbench.harness.batch.coordinator import Job, JobError, evaluate_all
+from msbench.harness.batch.referees import Referees
 from msbench.harness.evaluate import Executor, Plan, Progress
 from msbench.model import BuildResult, Candidate, Evaluation
 from msbench.optimize.deadline import Deadline
@@ -176,14 +177,17 @@ class Together:
         """Evaluate what is asked for until all runs have ended."""
         with ExitStack() as held:
             executor: Executor | None = None
+            referees = Referees()
             while self._running or self._waiting:
                 ready = self._ready(at_once)
                 try:
                     asked = self._asked.get(timeout=0.0 if ready else _IDLE_S if executor else None)
                 except Empty:
                     if ready:
-                        executor = executor or held.enter_context(self._opened())
-                        self._batch(executor)
+                        if executor is None:
+                            executor = held.enter_context(self._opened())
+                            referees = held.enter_context(Referees())
+                        self._batch(executor, referees)
                     elif not self._waiting:
                         held.close()
                         executor = None
@@ -199,13 +203,15 @@ class Together:
         number = len(self._waiting)
         return bool(number) and (not self._lockstep or number >= min(self._running, at_once))
 
-    def _batch(self, executor: Executor) -> None:
+    def _batch(self, executor: Executor, referees: Referees) -> None:
         """Evaluate all groups that wait. What is wrong with one is its own error; what ends the batch is everybody's."""
         by_job = {id(one.job): one for one in self._waiting}
         jobs = [one.job for one in self._waiting]
         public = [case for job in jobs for case in (*job.operator.cases, *job.plan.cases)]
         progress = Deadline(_Batch(self._waiting), self._progress, public)
-        stream = evaluate_all(executor, jobs, command="", progress=progress, build=self._built(executor))
+        stream = evaluate_all(
+            executor, jobs, command="", progress=progress, build=self._built(executor), referees=referees
+        )
         try:
             with closing(cast("Generator[tuple[Job, list[Evaluation] | JobError]]", stream)) as finished:
                 for job, results in finished:

@@ -166,7 +166,7 @@ def test_it_is_a_processor_without_times(plain: CpuExecutor) -> None:
     with pytest.raises(UnsupportedError, match="measures nothing"):
         plain.measure(OP, FP32, CASE, [], Plan(cases=(CASE,)))
     with pytest.raises(UnsupportedError, match="profiles nothing"):
-        plain.profile(OP, FP32, CASE, plain.build(OP, candidate(RIGHT)), candidate(RIGHT), None)
+        plain.profile(OP, FP32, [(CASE, None)], plain.build(OP, candidate(RIGHT)), candidate(RIGHT))
 
 
 def test_pick_makes_it() -> None:

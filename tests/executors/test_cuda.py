@@ -32,11 +32,11 @@ from msbench.harness.batch.coordinator import Job, evaluate_all
 from msbench.harness.check.case import VARIANTS
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Executor, Plan
-from msbench.model import BuildResult, Candidate, Ceilings, Failure, Fault, Status
-from msbench.spec import Operator, Precision
+from msbench.model import BuildResult, Candidate, Ceilings, Failure, Fault, Profile, Status
+from msbench.spec import Case, Operator, Precision
 from tests.gpu.fake_gpu import MODES, OPERATOR, FakeGpu, scale, tools
 from tests.gpu.profile.test_bottleneck import CEILINGS
-from tests.gpu.profile.test_ncu import LISTING, OUTPUT
+from tests.gpu.profile.test_ncu import CALLED, CALLED_TWICE, LISTING
 from tests.harness.batch.divided import operator
 
 GPU = gpus.Gpu(0, "GPU-fake", "Fake H200", (9, 0), 132, 141 << 30, 60 << 20)
@@ -275,20 +275,28 @@ def test_counters_come_from_a_process_of_their_own(
         f"if '--query-metrics' in sys.argv: print({LISTING!r}); sys.exit()\n"
         f"argv = sys.argv[sys.argv.index({sys.executable!r}):]\n"
         f"open({str(tmp_path / 'job')!r}, 'w').write(open(argv[-1]).read())\n"
-        f"code = subprocess.run(argv).returncode\nprint({OUTPUT!r})\nsys.exit(code)\n"
+        f"code = subprocess.run(argv).returncode\njobs = len(__import__('json').load(open(argv[-1]))['jobs'])\nprint({CALLED_TWICE!r} if jobs == 2 else {CALLED!r})\nsys.exit(code)\n"
     )
     ncu.chmod(0o755)
     executor.toolchain = dataclasses.replace(executor.toolchain, ncu=ncu)
     case = scale()
     built = executor.build(OPERATOR, candidate())
-    profile = executor.profile(OPERATOR, Precision.FP32, case, built, candidate(), None)
+
+    def profiles(*cases: Case) -> list[Profile]:
+        pairs = [(case, None) for case in cases]
+        return executor.profile(OPERATOR, Precision.FP32, pairs, built, candidate())
+
+    (profile,) = profiles(case)
     assert profile.source == "ncu", profile.tool
     assert [k["time_ns"] for k in profile.kernels] == [40_000, 10_000]
-    assert json.loads((tmp_path / "job").read_text())["dims"] == [1000]
-    crashing = executor.profile(OPERATOR, Precision.FP32, scale(**mode("returns")), built, candidate(), None)
-    assert crashing.source == "static"
+    (job,) = json.loads((tmp_path / "job").read_text())["jobs"]
+    assert job["dims"] == [1000]
+    both = profiles(case, scale(spin_us=1.0))
+    assert [len(one.kernels) for one in both] == [2, 1]
+    fine, crashing = profiles(case, scale(**mode("returns")))
+    assert (fine.source, crashing.source) == ("ncu", "static")
     assert "the launcher returned cudaErrorFake" in crashing.tool
-    forking = executor.profile(OPERATOR, Precision.FP32, scale(**mode("forks")), built, candidate(), None)
+    (forking,) = profiles(scale(**mode("forks")))
     assert forking.source == "ncu"  # it could not, and went on
 
 

@@ -153,15 +153,14 @@ class FakeExecutor:
         self,
         op: Operator,
         precision: Precision,
-        case: Case,
+        cases: Sequence[tuple[Case, Measurement | None]],
         build: BuildResult,
         candidate: Candidate,
-        measurement: Measurement | None,
-    ) -> Profile:
+    ) -> list[Profile]:
         assert all(r.closed for r in self.runners)
-        assert measurement is not None
-        self.profiled.append((candidate.label, case.id))
-        return Profile(case, "static", {"registers": 32.0}, "memory", ())
+        assert all(measurement for _, measurement in cases)
+        self.profiled += [(candidate.label, case.id) for case, _ in cases]
+        return [Profile(case, "static", {"registers": 32.0}, "memory", ()) for case, _ in cases]
 
     def close(self) -> None:
         pass

@@ -180,8 +180,9 @@ def test_a_failed_measurement_ends_with_its_stage() -> None:
 
 def test_a_failed_profile_leaves_the_times() -> None:
     class Breaks(FakeExecutor):
-        def profile(self, op, precision, case, build, candidate, measurement):  # type: ignore[no-untyped-def]
-            return Profile(case, "ncu", {}, "", (), failure=Failure(Fault.TIMEOUT, "The profiler hung."))
+        def profile(self, op, precision, cases, build, candidate):  # type: ignore[no-untyped-def]
+            failure = Failure(Fault.TIMEOUT, "The profiler hung.")
+            return [Profile(case, "ncu", {}, "", (), failure=failure) for case, _ in cases]
 
     (result,) = run(Breaks(), candidate(right), plan=replace(QUICK, profile=True))
     assert result.status is Status.PROFILE_FAILED

@@ -84,7 +84,8 @@ _CHIPS = {
     (9, 0): "gh100",
     (10, 0): "gb100",
 }
-_MOST_KERNELS = 64
+_MOST_KERNELS = 64  # of a call
+_BEGINS = "msbench_profile_begins"
 _NO_PERMISSION = "ERR_NVGPUCTRPERM"
 
 
@@ -118,19 +119,20 @@ def tool_name(ncu: Path | None) -> str:
 
 
 def collect(
-    ncu: Path, argv: Sequence[str], env: dict[str, str], capability: tuple[int, int], cache_dir: Path, limit_s: float
-) -> list[KernelProfile]:
-    """Profile the kernels that ``argv`` launches between cudaProfilerStart and Stop.
+    ncu: Path, argv: Sequence[str], env: dict[str, str], capability: tuple[int, int], cache_dir: Path, limit_s: float,
+    calls: int = 1,
+) -> list[list[KernelProfile]]:  # fmt: skip
+    """Profile the kernels that ``argv`` launches between cudaProfilerStart and Stop, for each of its ``calls``.
 
     Raises:
-        NcuError: it is not permitted, failed, outran ``limit_s`` or saw no kernel.
+        NcuError: it is not permitted, failed, outran ``limit_s`` or saw no kernel of some call.
     """
     asked = [*known_metrics(ncu, capability, cache_dir), *LAUNCH_METRICS]
     said = ""
     for _ in range(4):
         command = [
             str(ncu), "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
-            "--profile-from-start", "off", "--launch-count", str(_MOST_KERNELS), "--metrics", ",".join(asked), *argv,
+            "--profile-from-start", "off", "--launch-count", str(calls * _MOST_KERNELS), "--metrics", ",".join(asked), *argv,
         ]  # fmt: skip
         code, output, said = _run(command, env, limit_s)
         if code == 0:
@@ -144,9 +146,20 @@ def collect(
         if not refused:
             raise NcuError(f"ncu ended with code {code}: {_last_words(output + said)}")
         asked = [metric for metric in asked if metric not in refused]
-    found = parse(output)
-    if not found:
+    found = by_call(parse(output))
+    if len(found) != calls or not all(found):
         raise NcuError(f"ncu saw no kernel: {_last_words(output + said)}")
+    return found
+
+
+def by_call(kernels: Iterable[KernelProfile]) -> list[list[KernelProfile]]:
+    """The kernels of each call, which begins with the runner's ``msbench_profile_begins``."""
+    found: list[list[KernelProfile]] = []
+    for kernel in kernels:
+        if _BEGINS in kernel.name:
+            found.append([])
+        elif found:
+            found[-1].append(kernel)
     return found
 
 

@@ -20,6 +20,7 @@ from msbench.gpu.job import Job
 from msbench.gpu.telemetry import Telemetry
 from msbench.gpu.timing.track import (
     BUSY_S,
+    FAR_BEHIND,
     OTHER_COMMANDS,
     OVERHEAD_NS,
     PLACES,
@@ -39,7 +40,7 @@ MAX_ROUNDS = 200
 _MIN_ROUNDS = 10  # of calls that are fast
 _MIN_SITTING_ROUNDS = 25  # in each of several sittings: starting its processes takes far longer than these
 _LONG_ROUND_NS = 5e7
-_HOT_SAMPLES = 7
+_HOT_SAMPLES = 3
 _FLOOR_REPETITIONS = PLACES
 _FLOOR_ROUNDS = range(0, _MIN_ROUNDS, 2)  # that have floors, which take as long as a short call's batch
 _SITTING_FLOOR_ROUNDS = range(_MIN_SITTING_ROUNDS)  # which tell them to some nanoseconds
@@ -71,8 +72,8 @@ class Verify(Protocol):
 class Settings:
     """How a group is measured.
 
-    ``budget_s`` and ``half_width``: see ``Enough``. ``sittings``: which share the budget. ``suspicious``: timed repetitions are
-    compared between rounds too, not at the end only.
+    ``budget_s`` and ``half_width``: see ``Enough``. ``sittings``: which share the budget. ``suspicious``: of each version, whether its
+    timed repetitions are compared between rounds too, not at the end only.
     """
 
     group: str
@@ -80,7 +81,7 @@ class Settings:
     budget_s: float
     half_width: float
     sittings: int = 1
-    suspicious: bool = True
+    suspicious: Sequence[bool] | None = None  # all are
 
 
 @dataclass(frozen=True)
@@ -123,10 +124,13 @@ def measure_group(
     Under clocks that were held down or that drifted all rounds are measured once more; what disturbs them again is kept
     with the samples. A version that fails is left out from there on.
     """
-    tracks = [Track(subject, len(job.sets)) for subject in subjects]
+    suspicious = settings.suspicious or [True] * len(subjects)
+    tracks = [Track(*pair, len(job.sets)) for pair in zip(subjects, suspicious, strict=True)]
     for track in tracks:
         _guarded(track, partial(_warm_up, job=job, case=case))
     alive = [track for track in tracks if track.alive]
+    for track in alive:
+        track.far_behind = track.estimate_ns > FAR_BEHIND * _fastest(alive).estimate_ns
     sittings = number_of([track.estimate_ns for track in alive], settings.sittings)
     enough = Enough.of(settings.budget_s, settings.half_width, sittings)
     if all(track.subject.floors for track in alive):
@@ -136,7 +140,7 @@ def measure_group(
     )  # other turns in each sitting: what goes with a turn is not to go with a version
 
     def looks() -> _Looks | None:
-        return _Looks(verify, _least_rounds(tracks, enough)) if settings.suspicious else None
+        return _Looks(verify, _least_rounds(tracks, enough)) if any(suspicious) else None
 
     _interleave(tracks, rng, enough, telemetry, clock, looks())
     if telemetry.conditions().unsteady:
@@ -242,7 +246,7 @@ class _Looks:
 
 def _look_at_the_end(track: Track, comparison: Comparison) -> None:
     track.failure = comparison.batch(track)[1]
-    if track.alive and track.hot_ns is not None:
+    if track.alive and track.suspicious and track.hot_ns is not None:
         track.failure = comparison.hot(track)
 
 
@@ -289,7 +293,7 @@ def _interleave(
         _judge([t for t in tracks if t.alive], enough.half_width)
     telemetry.sample()
     if looks and (comparison := looks.finish(rounds)):
-        for track in tracks:
+        for track in filter(lambda track: track.suspicious, tracks):
             _guarded(track, partial(_look_at_the_end, comparison=comparison))
 
 
@@ -300,7 +304,7 @@ def _keep_clocks_up(tracks: Sequence[Track]) -> None:
 
 
 def _round(track: Track, floor_rounds: range, comparison: Comparison | None) -> None:
-    if comparison is None:
+    if comparison is None or not track.suspicious:
         batch = track.batch()
     else:
         batch, track.failure = comparison.batch(track)
@@ -318,12 +322,14 @@ def _had_its_share(track: Track, spent_s: float, tracks: Sequence[Track], budget
     alive = [t for t in tracks if t.alive]
     if len(alive) < 2 or track is _fastest(alive):
         return False
+    if track.far_behind and len(track.rounds) >= track.min_rounds:
+        return True
     return len(track.rounds) >= track.min_rounds and spent_s > budget_s / len(alive)
 
 
 def _enough_rounds(alive: Sequence[Track], enough: Enough, over: bool) -> bool:
     long = over or _long(alive)
-    return all(len(t.rounds) >= (t.min_rounds if long else enough.min_rounds) for t in alive)
+    return all(len(t.rounds) >= (t.min_rounds if long or t.far_behind else enough.min_rounds) for t in alive)
 
 
 def _least_rounds(tracks: Sequence[Track], enough: Enough) -> int:
@@ -355,6 +361,8 @@ def _hot(track: Track) -> None:
     """Calls in a row with nothing in between: inputs and code are in the caches where they fit."""
     if track.estimate_ns > SLOW_NS:
         track.hot_note = "Not timed hot: a call takes longer than 0.1 s."
+    elif track.far_behind:
+        track.hot_note = f"Not timed hot: a call takes more than {FAR_BEHIND:g} times as long as the fastest version's."
     elif not track.held:
         track.hot_note = f"Not timed hot: a call has {track.nodes} operations, more than a held stream takes."
     else:

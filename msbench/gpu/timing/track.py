@@ -19,6 +19,9 @@ QUEUE = 600
 SLOW_NS = 1e8
 """A call that takes this long is repeated no more than its figure needs, and is not timed hot."""
 
+FAR_BEHIND = 20.0
+"""A version that takes so many times as long as the fastest of its group has few rounds, and is not timed hot."""
+
 BATCH_REPETITIONS = 16
 """A batch has no more than this: short calls gain more from further rounds."""
 
@@ -96,6 +99,7 @@ class Track:
     """One version on its way through a measurement."""
 
     subject: Subject
+    suspicious: bool = True  # its timed repetitions are compared
     sets: int = 1
     nodes: int = 1  # device operations of a call
     estimate_ns: float = 0.0
@@ -108,6 +112,7 @@ class Track:
     hot_ns: float | None = None
     hot_note: str = ""
     noisy: bool = True
+    far_behind: bool = False
     failure: Failure | None = None
 
     @property

@@ -111,10 +111,12 @@ def evaluate_all(
     progress: Progress,
     batch: int | None = None,
     build: Build | None = None,
+    referees: Referees | None = None,
 ) -> Results:
     """``evaluate`` for every job; each is given out as soon as it is measured.
 
-    ``build`` is in place of the executor's own, where builds were begun earlier. ``batch`` is how many are checked side by side; by default as many as have room on the device, in which case those whose
+    ``build`` is in place of the executor's own, where builds were begun earlier. ``referees`` stay for the next jobs, since they take
+    seconds to start; others end with these jobs. ``batch`` is how many are checked side by side; by default as many as have room on the device, in which case those whose
     check takes longest come first, since all would wait for one at the end. Otherwise they keep their order.
 
     What is wrong with one job alone (its spec, or a case too large for the device) is that job's result, and the next one
@@ -123,9 +125,14 @@ def evaluate_all(
     """
     alone = batch == 1 or len(jobs) < 2 or not all(job.operator.folder for job in jobs)
     if isinstance(executor, Divisible) and not alone:
-        yield from _side_by_side(executor, executor.beside, jobs, command, progress, batch, build)
+        staying = referees or Referees()
+        with nullcontext() if referees else staying:
+            yield from _side_by_side(executor, executor.beside, jobs, command, progress, batch, build, staying)
     else:
-        yield from _one_by_one(executor, jobs, command, progress, build)
+        with _ending(referees or Referees()):
+            if referees:
+                referees.each("settle")
+            yield from _one_by_one(executor, jobs, command, progress, build)
 
 
 def _one_by_one(
@@ -157,7 +164,8 @@ def _side_by_side(
     command: str,
     progress: Progress,
     size: int | None,
-    build: Build | None = None,
+    build: Build | None,
+    referees: Referees,
 ) -> Results:
     ordered = list(jobs) if size else sorted(jobs, key=lambda job: -job.check_s)
     batches = list(_batches(ordered, size or len(jobs), _fitting(executor.device())))
@@ -165,7 +173,8 @@ def _side_by_side(
     with _BuildsAhead(build or executor.build) as builds:
         builds.begin(batches[0])
         make = beside()  # before anything else uses the device
-        with _ChecksAhead(executor, ordered) as ready, Referees(make, count) as referees:
+        with _ChecksAhead(executor, ordered) as ready, _ending(referees):
+            referees.enough(make, count)
             for some, following in zip_longest(batches, batches[1:], fillvalue=()):
                 with _Batch(referees, some, builds, ready, progress, executor.device().memory_bytes) as checked:
                     builds.begin(following)  # not earlier: checks need the processor, and nobody waits for these
@@ -177,6 +186,16 @@ def _side_by_side(
                         turns.sort(key=lambda turn: turn[1].largest)
                     for number, job in turns:
                         yield job, checked.finish(number, command)
+
+
+@contextmanager
+def _ending(referees: Referees) -> Iterator[None]:
+    """Ends them where the block is left by an exception: what they are at is of no use then."""
+    try:
+        yield
+    except BaseException:
+        referees.end()
+        raise
 
 
 def _fitting(device: Device) -> int:

@@ -179,16 +179,15 @@ class Referee:
 
 
 class Referees:
-    """``count`` of them, which start meanwhile. They end with the block; at once where it is left by an exception."""
+    """Those of one or several batches. They end with the block; at once where it is left by an exception."""
 
-    def __init__(self, make: Make, count: int) -> None:
+    def __init__(self) -> None:
         self.all: list[Referee] = []
-        try:
-            for _ in range(count):
-                self.all.append(Referee(make))
-        except BaseException:
-            self._end()
-            raise
+
+    def enough(self, make: Make, count: int) -> None:
+        """Have ``count`` of them; those that are missing start meanwhile."""
+        while len(self.all) < count:
+            self.all.append(Referee(make))
 
     def each(self, name: str) -> None:
         """Have all do something at the same time."""
@@ -207,14 +206,15 @@ class Referees:
             if kind is None:
                 self.each("settle")
         finally:
-            self._end()
+            self.end()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End them at once, whatever they are at."""
         for referee in self.all:
             referee.leave()
         deadline = time.monotonic() + _FAREWELL_S
-        for referee in self.all:
-            referee.end(max(0.0, deadline - time.monotonic()))
+        while self.all:
+            self.all.pop().end(max(0.0, deadline - time.monotonic()))
 
 
 # ------------------------------------------------------------------ a referee's side

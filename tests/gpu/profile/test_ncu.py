@@ -37,6 +37,13 @@ a line of the program's own, with "quotes"
 "1","4711","python3.12","127.0.0.1","finish(float *)","1","13","(32, 1, 1)","(1, 1, 1)","0","9.0","1,024","10,000.0","1","2.5","nan"
 """
 
+_BEGINS = '"0","4711","python3.12","127.0.0.1","msbench_profile_begins()","1","13","(1, 1, 1)","(1, 1, 1)","0","9.0","0","900","1","0.1","n/a"'
+_TABLE, _KERNELS = OUTPUT[: OUTPUT.index('"0",')], OUTPUT[OUTPUT.index('"0",') :]
+CALLED = f"{_TABLE}{_BEGINS}\n{_KERNELS}"
+"""What ncu prints of one call: the kernel that tells where it begins comes first."""
+
+CALLED_TWICE = f"{CALLED}{_BEGINS}\n{_KERNELS.splitlines()[0]}\n"
+
 ENTRIES = {
     "dram__bytes_read.sum",
     "gpu__time_duration.sum",
@@ -97,7 +104,7 @@ class Fake:
 
     def write(
         self, refuses: str = "", code: int = 0, says: str = "", listing: str = LISTING, sleeps: float = 0,
-        version: str = VERSION,
+        version: str = VERSION, output: str = CALLED,
     ) -> None:  # fmt: skip
         self.path.write_text(
             f"#!{sys.executable}\n"
@@ -110,12 +117,18 @@ class Fake:
             f"refused = [m for m in sys.argv[sys.argv.index('--metrics') + 1].split(',') if m in {refuses!r}.split()]\n"
             "if refused: print('==ERROR== Failed to find metric ' + refused[0]); sys.exit(9)\n"
             f"if {code}: print({says!r}); sys.exit({code})\n"
-            f"print({OUTPUT!r})\n"
+            f"print({output!r})\n"
         )
         self.path.chmod(0o755)
 
     def collect(self, limit_s: float = 30.0) -> list[KernelProfile]:
-        return ncu.collect(self.path, ["worker", "--once"], {"PATH": "/usr/bin:/bin"}, (9, 0), self.cache, limit_s)
+        """One call's kernels."""
+        (found,) = self.collect_all(1, limit_s)
+        return found
+
+    def collect_all(self, calls: int, limit_s: float = 30.0) -> list[list[KernelProfile]]:
+        environment = {"PATH": "/usr/bin:/bin"}
+        return ncu.collect(self.path, ["worker", "--profile"], environment, (9, 0), self.cache, limit_s, calls)
 
     def logged(self) -> list[list[str]]:
         return [json.loads(line) for line in self.calls.read_text().splitlines()]
@@ -130,6 +143,16 @@ def asked(call: list[str]) -> list[str]:
     return call[call.index("--metrics") + 1].split(",")
 
 
+def test_kernels_belong_to_the_call_that_launched_them(fake: Fake) -> None:
+    fake.write(output=CALLED_TWICE)
+    assert [[kernel.time_ns for kernel in call] for call in fake.collect_all(2)] == [[40_000, 10_000], [40_000]]
+    with pytest.raises(NcuError, match="saw no kernel"):
+        fake.collect_all(3)
+    fake.write(output=f"{CALLED}{_BEGINS}\n")
+    with pytest.raises(NcuError, match="saw no kernel"):
+        fake.collect_all(2)
+
+
 def test_only_what_the_chip_has_is_asked_for(fake: Fake) -> None:
     assert len(fake.collect()) == 2
     run = fake.logged()[-1]
@@ -141,7 +164,7 @@ def test_only_what_the_chip_has_is_asked_for(fake: Fake) -> None:
         *ncu.LAUNCH_METRICS,
     }
     assert run[run.index("--clock-control") + 1] == "none"
-    assert run[-2:] == ["worker", "--once"]
+    assert run[-2:] == ["worker", "--profile"]
 
 
 def test_the_chip_is_asked_once(fake: Fake) -> None:

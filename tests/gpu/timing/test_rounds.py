@@ -146,7 +146,7 @@ def measure(
     verify: timing.Verify | None = None,
     telemetry: Telemetry | None = None,
     sittings: int = 1,
-    suspicious: bool = True,
+    suspicious: Sequence[bool] | None = None,
 ) -> list[Measurement]:
     return timing.measure_group(
         subjects,
@@ -400,9 +400,27 @@ def test_rounds_that_are_repeated_for_their_clocks_are_compared_too() -> None:
 
 def test_who_is_not_suspected_is_compared_at_the_end_only() -> None:
     verify, clock = Nobody(), Clock()
-    (measured,) = measure([Made(clock, 5_000.0)], clock, verify=verify, suspicious=False)
+    (measured,) = measure([Made(clock, 5_000.0)], clock, verify=verify, suspicious=[False])
     assert measured.failure is None
     assert verify.turns == []
+
+
+def test_beside_one_that_is_suspected_others_are_not_compared_more_often() -> None:
+    clock = Clock()
+    trusted, suspected = Made(clock, 5_000.0), Made(clock, 5_100.0)
+    measure([trusted, suspected], clock, suspicious=[False, True])
+    assert [sum(kept >= 0 for kept in one.kept) for one in (trusted, suspected)] == [1, 3]
+
+
+def test_a_version_that_is_far_behind_takes_few_rounds_and_is_compared_all_the_same() -> None:
+    clock = Clock()
+    slow, fast = Made(clock, 1e6), Made(clock, 1e4, noise=0.3)
+    of_slow, of_fast = measure([slow, fast], clock)
+    assert (len(of_slow.samples_ns), of_slow.noisy) == (5, False)
+    assert len(of_fast.samples_ns) >= 10
+    assert of_slow.hot_ns is None and "more than 20 times" in of_slow.hot_note
+    assert of_fast.hot_ns is not None
+    assert sum(kept >= 0 for kept in slow.kept) == 2  # in its rounds, and at the end
 
 
 def test_batches_of_versions_that_are_alike_are_compared_at_the_same_place() -> None:

@@ -18,6 +18,7 @@ import pytest
 from msbench.errors import DeviceError, WorkerCrashed
 from msbench.harness.batch import coordinator as batch
 from msbench.harness.batch.coordinator import evaluate_all
+from msbench.harness.batch.referees import Referees
 from msbench.harness.batch.throughput import Passage
 from msbench.harness.evaluate import Group
 from msbench.harness.spans import Spans
@@ -205,12 +206,27 @@ def test_a_version_that_found_no_memory_beside_others_is_checked_again_alone(
 ) -> None:
     divided.behaviour = {"short": "op1"}
     wanted = jobs(ops, "op0", "op1", "op2", "op3")
-    batches = batch._side_by_side(divided, divided.beside, wanted, "test", Told(), size)
-    for _, results in batches:
-        assert isinstance(results, list)
-        assert [one.status for one in results] == [Status.PASSED, Status.CHECK_FAILED]
+    with Referees() as own:
+        for _, results in batch._side_by_side(divided, divided.beside, wanted, "test", Told(), size, None, own):
+            assert isinstance(results, list)
+            assert [one.status for one in results] == [Status.PASSED, Status.CHECK_FAILED]
     assert divided.told("found")
     assert not divided.told("open")
+
+
+def test_referees_that_are_given_stay_for_the_next_jobs_unless_something_ends_these(
+    divided: Divided, ops: Path
+) -> None:
+    divided.behaviour = {"lost": "op3"}
+    with Referees() as staying:
+        for names in (("op0", "op1"), ("op1", "op2"), ("op0",)):
+            found = list(evaluate_all(divided, jobs(ops, *names), command="test", progress=Told(), referees=staying))
+            assert len(found) == len(names)
+        at_work = set(referees(divided.told("checked")))
+        assert len(staying.all) == 2 and at_work == {one.pid for one in staying.all}
+        with pytest.raises(DeviceError):
+            list(evaluate_all(divided, jobs(ops, "op2", "op3"), command="test", progress=Told(), referees=staying))
+        assert staying.all == [] and not any(map(runs, at_work))
 
 
 def test_what_never_fits_the_device_is_told(divided: Divided, ops: Path) -> None:
