@@ -1,8 +1,8 @@
-"""Summary charts: speed-ups by task, counters before and after, and a run's progress; see charts.py."""
+"""Summary charts: speed-ups by task, counters before and after, and the progress of a run or of several; see charts.py."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +114,16 @@ class Step:
     day: str = ""
 
 
+def best_so_far(steps: Sequence[Step]) -> list[Ratio | None]:
+    """The best after each step. One that was no improvement side by side raises nothing, whatever its own figure."""
+    best: list[Ratio | None] = []
+    for s in steps:
+        so_far = best[-1] if best else None
+        raised = s.speedup if s.outcome in ("baseline", "improved") else None
+        best.append(max((one for one in (so_far, raised) if one), key=lambda one: one.value, default=None))
+    return best
+
+
 def progress(id: str, steps: Sequence[Step]) -> Chart | None:
     """Speed-up over the naive kernel by step of a run, with the best so far as a line; failed steps stand on the floor.
 
@@ -123,11 +133,7 @@ def progress(id: str, steps: Sequence[Step]) -> Chart | None:
     if not timed:
         return None
     floor = min(timed) / 1.25
-    best: list[float | None] = []
-    for s in steps:  # a step that was no improvement side by side raises nothing, whatever its own figure
-        so_far = best[-1] if best else None
-        raised = s.speedup.value if s.speedup and s.outcome in ("baseline", "improved") else None
-        best.append(max((one for one in (so_far, raised) if one is not None), default=None))
+    best = [so_far.value if so_far else None for so_far in best_so_far(steps)]
     numbers = [s.number for s in steps]
     traces: list[dict[str, Any]] = [
         {
@@ -150,23 +156,12 @@ def progress(id: str, steps: Sequence[Step]) -> Chart | None:
         shown = [(s, s.speedup) for s in steps if s.outcome in outcomes and s.speedup]
         if shown:
             marks = _step_marks(name, role, symbol, [(s.number, ratio.value) for s, ratio in shown])
-            marks["text"] = [f"{fmt.ranged(ratio)}{on(s.day)}" for s, ratio in shown]
-            marks["error_y"] = {
-                "array": [ratio.high - ratio.value for _, ratio in shown],
-                "arrayminus": [ratio.value - ratio.low for _, ratio in shown],
-            }
-            traces.append(marks)
+            traces.append(marks | _figures(shown))
     lost = [s for s in steps if not s.speedup and s.outcome != "baseline"]
     if lost:
         marks = _step_marks("failed or no kernel", "failed", "x-thin-open", [(s.number, floor) for s in lost])
         traces.append(marks | {"text": [f"{s.outcome.replace('_', ' ')}{on(s.day)}" for s in lost]})
-    x_axis = {
-        "title": {"text": "step"},
-        "tickmode": "linear",
-        "dtick": max(1, len(steps) // 12),
-        "range": [numbers[0] - 0.4, numbers[-1] + 0.4],
-    }
-    drawn = layout(x_axis, log_axis([floor, *timed], fmt.ratio, "times as fast as naive"))
+    drawn = layout(_step_axis(numbers, "step"), log_axis([floor, *timed], fmt.ratio, "times as fast as naive"))
     rows = tuple(
         (str(s.number), s.outcome.replace("_", " "), fmt.ranged(s.speedup), fmt.ratio(so_far), s.day or fmt.NONE)
         for s, so_far in zip(steps, best, strict=True)
@@ -180,6 +175,103 @@ def progress(id: str, steps: Sequence[Step]) -> Chart | None:
         rows,
         "20rem",
     )
+
+
+@dataclass(frozen=True)
+class Course:
+    """A run's line: ``name`` is its legend, ``role`` its colour and ``symbol`` that of its marks."""
+
+    name: str
+    role: str
+    symbol: str
+    steps: tuple[Step, ...]
+
+
+def courses(id: str, title: str, shown: Sequence[Course], rival: tuple[str, float] | None) -> Chart | None:
+    """Several runs of one task: the best so far as a line each, and each step's own speed-up as a mark.
+
+    A step without times has no mark, nor has the baseline, which is the naive kernel over itself. ``rival`` is drawn as a
+    level line: its name, and its speed-up over the naive kernel. None comes back where no step was timed.
+    """
+    best = [[so_far.value if so_far else None for so_far in best_so_far(course.steps)] for course in shown]
+    marked = [[(s, s.speedup) for s in course.steps if s.speedup and s.outcome != "baseline"] for course in shown]
+    heights = [height for line in best for height in line if height]
+    heights += [end for marks in marked for _, ratio in marks for end in (ratio.low, ratio.high)]
+    if not heights:
+        return None
+    numbers = sorted({s.number for course in shown for s in course.steps})
+    traces: list[dict[str, Any]] = []
+    for course, line, marks in zip(shown, best, marked, strict=True):
+        traces += _course(course, line, marks)
+    if rival:
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": plain(rival[0]),
+                "meta": "library",
+                "x": [numbers[0], numbers[-1]],
+                "y": [rival[1], rival[1]],
+                "line": {"width": 1.6, "dash": "dash"},
+                "hoverinfo": "skip",
+            }
+        )
+        heights.append(rival[1])
+    x_axis = _step_axis(numbers, "step (0: naive)")
+    drawn = layout(x_axis, log_axis(heights, fmt.ratio, "times as fast as naive"))
+    by_number = [{s.number: s for s in course.steps} for course in shown]
+    rows = tuple((str(number), *(_came_to(steps.get(number)) for steps in by_number)) for number in numbers)
+    summary = f"Speed-up over the naive kernel by step: {', '.join(course.name for course in shown)}."
+    return Chart(id, title, summary, to_json(traces, drawn), ("step", *(c.name for c in shown)), rows, "22rem")
+
+
+def _course(
+    course: Course, line: Sequence[float | None], marks: Sequence[tuple[Step, Ratio]]
+) -> Iterator[dict[str, Any]]:
+    """A run's line, and its marks; the legend shows these, where there are any."""
+    yield {
+        "type": "scatter",
+        "mode": "lines",
+        "name": plain(course.name),
+        "meta": course.role,
+        "x": [s.number for s in course.steps],
+        "y": line,
+        "line": {"width": 1.6, "shape": "hv"},
+        "hoverinfo": "skip",
+        "showlegend": not marks,
+        "legendgroup": course.name,
+    }
+    if marks:
+        points = [(s.number, ratio.value) for s, ratio in marks]
+        drawn = _step_marks(plain(course.name), course.role, course.symbol, points)
+        yield drawn | _figures(marks) | {"legendgroup": course.name}
+
+
+def _came_to(step: Step | None) -> str:
+    """A step in a table: its speed-up, or what it was instead."""
+    if step is None:
+        return fmt.NONE
+    return f"{fmt.ranged(step.speedup)}, {step.day}" if step.speedup else step.outcome.replace("_", " ")
+
+
+def _step_axis(numbers: Sequence[int], title: str) -> dict[str, Any]:
+    return {
+        "title": {"text": title},
+        "tickmode": "linear",
+        "dtick": max(1, len(numbers) // 12),
+        "range": [numbers[0] - 0.4, numbers[-1] + 0.4],
+    }
+
+
+def _figures(shown: Sequence[tuple[Step, Ratio]]) -> dict[str, Any]:
+    """What marks say where they are pointed at, and their intervals as bars."""
+    return {
+        "text": [f"{fmt.ranged(ratio)}{on(s.day)}" for s, ratio in shown],
+        "error_y": {
+            "array": [ratio.high - ratio.value for _, ratio in shown],
+            "arrayminus": [ratio.value - ratio.low for _, ratio in shown],
+        },
+    }
 
 
 def _step_marks(name: str, role: str, symbol: str, marks: Sequence[tuple[int, float]]) -> dict[str, Any]:

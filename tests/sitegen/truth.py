@@ -38,7 +38,7 @@ Found = Iterator[str]
 def complaints(folder: Path) -> list[str]:
     """Everything that contradicts itself, page by page."""
     site = Pages(folder)
-    rules = (charts, tasks, versions, home, runs, sessions, authors, how)
+    rules = (charts, tasks, versions, home, runs, strategies, sessions, authors, how)
     return [f"{page}: {what}" for rule in rules for page, what in rule(site)]
 
 
@@ -280,6 +280,35 @@ def runs(site: Pages) -> Iterator[tuple[str, str]]:
             if own and there and not number(own[1]).agrees(there):
                 yield page, f"step {name} has {own[1]}× in its head, and {there.value}× in the chart's table"
             yield from ((page, f"step {name}: {what}") for what in _prediction(step.text))
+
+
+def strategies(site: Pages) -> Iterator[tuple[str, str]]:
+    """A run beside those of other strategies has its own page's best figure and author, and a line in the chart."""
+    for page, node in site.of("op/"):
+        for one in _tables(node, "run", "strategy", "answered by", "best over naive"):
+            legends = {
+                trace.get("name")
+                for figure in node.all("figure")
+                if figure.attributes.get("id", "").startswith("strategies-") and (script := figure.first("script"))
+                for trace in json.loads(script.raw)["data"]
+            }
+            for _, cells in one.rows:
+                link = cells[0].first("a")
+                own = site.pages.get(link.attributes["href"].removeprefix("../")) if link else None
+                progress = next(iter(_tables(own, "step", "best so far")), None) if own else None
+                if own is None or progress is None:
+                    yield page, f"{cells[0].text} beside other strategies has no page with a chart"
+                    continue
+                best, by = (one.cell(cells, head) or cells[0] for head in ("best over naive", "answered by"))
+                there = ratio((progress.cell(progress.rows[-1][1], "best so far") or cells[0]).text)
+                here = ratio(best.text)
+                if not (here and there and here.agrees(there)):
+                    yield page, f"{best.text} beside other strategies, and {there and there.value}× on the run's page"
+                said = re.search(r"Written by ([^.]*)\.", (own.first("main") or own).text)
+                if said and not by.text.startswith(said[1]):
+                    yield page, f"{cells[0].text} is answered by {by.text} here, by {said[1]} on its own page"
+                if not any(str(name).startswith(f"{cells[1].text}, answered by ") for name in legends):
+                    yield page, f"{cells[0].text} has no line beside other strategies"
 
 
 def _best_so_far(progress: Table | None) -> Found:

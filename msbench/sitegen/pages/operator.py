@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from msbench.sitegen import highlight, points, sources, verdict
+from msbench.sitegen import highlight, points, rivalry, sources, verdict
 from msbench.sitegen.diff import diff
 from msbench.sitegen.entries import slug
 from msbench.sitegen.facts import Site
@@ -26,7 +26,7 @@ def pages(site: Site) -> Iterator[Page]:
             first.title,
             f"{first.title}: {first.definition}",
             {"operator": first, "prototype": highlight.code(first.prototype), "precisions": parts},
-            charts=any(p["time"] or p["roofline"] for p in parts),
+            charts=any(p["time"] or p["roofline"] or p["rivalry"] for p in parts),
         )
 
 
@@ -60,6 +60,7 @@ def part(site: Site, task: TaskRow) -> dict[str, Any]:
         "label": sources.label(site, [v for v, _ in roles]),
         "diff": diff(naive.row.source, best.row.source) if naive and best else None,
         "shown_in": task.precision,
+        "rivalry": rivalry.of_task(site, task),
         "runs": [story(site, run) for run in reversed(site.runs_of(task.id))],
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msbench.model import Outcome
 from msbench.sitegen import format as fmt
-from msbench.sitegen import sources, summary_charts, verdict
+from msbench.sitegen import rivalry, sources, summary_charts, verdict
 from msbench.sitegen.diff import diff
 from msbench.sitegen.entries import Run, Version
 from msbench.sitegen.facts import Site
@@ -40,6 +40,7 @@ def pages(site: Site) -> Iterator[Page]:
             "spend": _amounts(run.row.spend),
             "budget": _amounts(run.row.budget),
             "replay": replay(run),
+            "rivalry": rivalry.of_run(site, run),
         }
         yield Page(run.href, "run.html", title, says, context, charts=chart is not None)
         yield from conversations(site, run)
@@ -72,10 +73,7 @@ def replay(run: Run) -> str:
 
 def progress(judged: Sequence[Told]) -> Chart | None:
     """Speed-up by step; None where nothing was timed."""
-    steps = [
-        summary_charts.Step(one.row.number, one.row.outcome, one.over_naive, fmt.day(one.measured_at)) for one in judged
-    ]
-    return summary_charts.progress("progress", steps)
+    return summary_charts.progress("progress", rivalry.steps(judged))
 
 
 def step(site: Site, run: Run, judged: Told) -> dict[str, Any]:
