@@ -21,6 +21,7 @@ from msbench.optimize import Ended, Settings, Summary, Together, optimize
 from msbench.spec import Precision, Task
 from msbench.store.store import Store
 from tests import factories, optimizing
+from tests.optimize_busy import at_work
 from tests.optimizing import FakeExecutor, Scripted, World, fenced, kernel, planned
 
 
@@ -223,3 +224,7 @@ def test_an_interruption_stops_the_runs_that_wait_for_the_device(desk: Desk, sto
         thread.join(30.0)
         assert not thread.is_alive()
     assert [run.status for run in store.runs()] == ["stopped", "stopped"]
+
+
+def test_what_overlaps_is_work_once() -> None:
+    assert at_work([(5.0, 6.0), (0.0, 2.0), (1.0, 3.0), (1.5, 2.5)]) == (4.0, 6.0)
