@@ -10,7 +10,7 @@ import pytest
 
 from msbench import agents
 from msbench.harness.evaluate import Checks, Plan
-from msbench.model import Precision
+from msbench.model import Candidate, Origin, Precision
 from msbench.optimize import Settings, Summary, optimize, rungs
 from msbench.optimize.knowledge import gather
 from msbench.spec import Split, Task
@@ -56,9 +56,6 @@ def test_one_case_stands_for_each_regime_and_the_smallest_and_an_odd_one_come_fi
     assert found[-1] == max(OP.cases, key=lambda case: case.dims)
     assert rungs.regimes(OP, Precision.FP32, OP.cases[:2], factories.CEILINGS) == OP.cases[1:2]
     screening = rungs.screening(OP, Precision.FP32, Plan(OP.cases, profile=True), factories.CEILINGS)
-    plan, times = Plan(OP.cases), {case.id: 1e7 + number for number, case in enumerate(OP.cases)}
-    assert rungs.profiling(OP, Precision.FP32, plan, factories.CEILINGS).cases == found
-    assert rungs.profiling(OP, Precision.FP32, plan, factories.CEILINGS, times).cases == OP.cases[:1]  # just 10 ms
     assert screening is not None and screening.cases[0] == OP.cases[0] and screening.cases[1].split is Split.ODD
     assert len(screening.cases) == 5 and (screening.checks, screening.sittings, screening.profile) == (
         Checks.QUICK,
@@ -66,6 +63,19 @@ def test_one_case_stands_for_each_regime_and_the_smallest_and_an_odd_one_come_fi
         False,
     )
     assert rungs.screening(OP, Precision.FP32, Plan(OP.cases[:3]), None) is None
+
+
+def test_one_case_of_each_regime_is_profiled_unless_calls_are_long_or_have_many_kernels() -> None:
+    naive = Candidate(OP.name, Precision.FP32, "", Origin.NAIVE, "naive")
+    plan, ceilings = Plan(OP.cases), factories.CEILINGS
+    (fast,) = factories.measured(OP, {naive: 0.5})
+    whole = rungs.profiling(OP, Precision.FP32, plan, ceilings, fast)
+    assert whole.cases == rungs.regimes(OP, Precision.FP32, OP.cases, ceilings) and whole.profile
+    long = replace(fast, measurements=tuple(replace(m, samples_ns=((2e7,),)) for m in fast.measurements))
+    assert len(rungs.profiling(OP, Precision.FP32, plan, ceilings, long).cases) == 1
+    kernels = [{"kind": "kernel"}] * (rungs.PROFILED_KERNELS + 1)
+    many = replace(fast, record={"case": "", "summary": "", "nodes": kernels})
+    assert rungs.profiling(OP, Precision.FP32, plan, ceilings, many).cases == whole.cases[-1:]
 
 
 def test_only_what_is_not_clearly_slower_is_measured_in_full(task: Task, store: Store, world: World) -> None:

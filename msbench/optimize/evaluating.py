@@ -124,11 +124,13 @@ class Evaluating:
             found[step] = Climbed(one, slower, {rung: round(s, 3) for rung, s in seconds[step].items()})
         return found
 
-    def profiled(self, candidate: Candidate, times_ns: Mapping[str, float]) -> None:
-        """Have a version profiled that a draft is to go on from, unless it was, or can't be. ``times_ns``: by case."""
+    def profiled(self, candidate: Candidate) -> None:
+        """Have a version profiled that a draft is to go on from, unless it was, or can't be."""
         if not self._executor.measures or not self._profiles or self._journal.profiles(candidate.id):
             return
-        plan = rungs.profiling(self._task.operator, self._task.precision, self._plan, self._ceilings, times_ns)
+        known = next((s.evaluation_id for s in reversed(self._journal.steps) if s.version_id == candidate.id), None)
+        measured = self._journal.evaluation(known) if known else None
+        plan = rungs.profiling(self._task.operator, self._task.precision, self._plan, self._ceilings, measured)
         step = len(self._journal.steps)
         self._store(self._group(step, "profile", [candidate], plan))
         self._tell("evaluated", "profiled", step)

@@ -8,13 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from msbench import roofline
 from msbench.harness.check.schedule import work
 from msbench.harness.evaluate import Checks, Plan
 from msbench.model import Ceilings, Evaluation
+from msbench.optimize.comparison import times_ns
 from msbench.spec import Case, Operator, Precision, Split
 
 QUICK_S = 0.3
@@ -24,6 +24,9 @@ QUICK_WIDTH = 0.03
 
 PROFILED_NS = 1e7
 """Longer calls are not profiled, if there are shorter ones: a profiler repeats each for every set of counters, and copies memory."""
+
+PROFILED_KERNELS = 8
+"""Of a version whose call has more, one case is profiled: each kernel takes more than half a second."""
 
 _LAUNCH_BOUND, _WIDE = 3.0, 30.0
 """Up to so many times an empty launch a bound is the launch's; from so many on the regime is bandwidth or compute."""
@@ -72,17 +75,18 @@ def quick(plan: Plan, cases: tuple[Case, ...]) -> Plan:
 
 
 def profiling(
-    op: Operator,
-    precision: Precision,
-    plan: Plan,
-    ceilings: Ceilings | None,
-    times_ns: Mapping[str, float] | None = None,
+    op: Operator, precision: Precision, plan: Plan, ceilings: Ceilings | None, measured: Evaluation | None = None
 ) -> Plan:
-    """What profiling a version takes; ``times_ns``: of its calls, by case, as far as they are known."""
-    known = times_ns or {}
-    short = [case for case in plan.cases if known.get(case.id, 0.0) <= PROFILED_NS]
-    chosen = short or sorted(plan.cases, key=lambda case: known[case.id])[:1]
+    """What profiling a version takes: one case of each regime. Of one that was ``measured`` long calls are left out, and all
+    regimes but the last if a call has many kernels.
+    """
+    times = times_ns(measured, plan.cases) if measured else {}
+    short = [case for case in plan.cases if times.get(case.id, 0.0) <= PROFILED_NS]
+    chosen = short or sorted(plan.cases, key=lambda case: times[case.id])[:1]
     cases = plan.profile_cases or regimes(op, precision, tuple(chosen), ceilings)
+    nodes = (measured.record or {}).get("nodes", ()) if measured else ()
+    if sum(node["kind"] == "kernel" for node in nodes) > PROFILED_KERNELS:
+        cases = cases[-1:]
     return replace(quick(plan, cases), profile=True, profile_cases=cases)
 
 

@@ -98,7 +98,7 @@ class Steps:
         for parent in dict.fromkeys(p.parent for p in proposals):
             attempt = history.of_version(parent)
             if attempt is None or attempt.outcome is not Outcome.FAILED:
-                self._evaluating.profiled(self._journal.source(parent), attempt.times_ns if attempt else {})
+                self._evaluating.profiled(self._journal.source(parent))
         before = sum(call.step_number < number for call in self._journal.calls)
 
         def draft(index: int, proposal: Proposal) -> list[Draft]:

@@ -36,7 +36,7 @@ from msbench.model import BuildResult, Candidate, Ceilings, Failure, Fault, Prof
 from msbench.spec import Case, Operator, Precision
 from tests.gpu.fake_gpu import MODES, OPERATOR, FakeGpu, scale, tools
 from tests.gpu.profile.test_bottleneck import CEILINGS
-from tests.gpu.profile.test_ncu import CALLED, CALLED_TWICE, LISTING
+from tests.gpu.profile.test_ncu import CALLED_TWICE, LISTING, OUTPUT
 from tests.harness.batch.divided import operator
 
 GPU = gpus.Gpu(0, "GPU-fake", "Fake H200", (9, 0), 132, 141 << 30, 60 << 20)
@@ -275,7 +275,7 @@ def test_counters_come_from_a_process_of_their_own(
         f"if '--query-metrics' in sys.argv: print({LISTING!r}); sys.exit()\n"
         f"argv = sys.argv[sys.argv.index({sys.executable!r}):]\n"
         f"open({str(tmp_path / 'job')!r}, 'w').write(open(argv[-1]).read())\n"
-        f"code = subprocess.run(argv).returncode\njobs = len(__import__('json').load(open(argv[-1]))['jobs'])\nprint({CALLED_TWICE!r} if jobs == 2 else {CALLED!r})\nsys.exit(code)\n"
+        f"code = subprocess.run(argv).returncode\njobs = len(__import__('json').load(open(argv[-1]))['jobs'])\nprint({CALLED_TWICE!r} if jobs == 2 else {OUTPUT!r})\nsys.exit(code)\n"
     )
     ncu.chmod(0o755)
     executor.toolchain = dataclasses.replace(executor.toolchain, ncu=ncu)

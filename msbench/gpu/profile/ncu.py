@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 from msbench.guarded import captured
@@ -85,7 +86,6 @@ _CHIPS = {
     (10, 0): "gb100",
 }
 _MOST_KERNELS = 64  # of a call
-_BEGINS = "msbench_profile_begins"
 _NO_PERMISSION = "ERR_NVGPUCTRPERM"
 
 
@@ -95,10 +95,11 @@ class NcuError(Exception):
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """One kernel of the launch: its demangled name and its metrics in base units (ns, bytes, percent, ratios)."""
+    """One kernel of the launch: its demangled name, its metrics in base units (ns, bytes, percent, ratios), and its stream."""
 
     name: str
     metrics: dict[str, float]
+    stream: str = ""
 
     @property
     def time_ns(self) -> float:
@@ -146,21 +147,16 @@ def collect(
         if not refused:
             raise NcuError(f"ncu ended with code {code}: {_last_words(output + said)}")
         asked = [metric for metric in asked if metric not in refused]
-    found = by_call(parse(output))
-    if len(found) != calls or not all(found):
+    kernels = parse(output)
+    found = by_call(kernels) if calls > 1 or not kernels else [kernels]
+    if len(found) != calls:
         raise NcuError(f"ncu saw no kernel: {_last_words(output + said)}")
     return found
 
 
 def by_call(kernels: Iterable[KernelProfile]) -> list[list[KernelProfile]]:
-    """The kernels of each call, which begins with the runner's ``msbench_profile_begins``."""
-    found: list[list[KernelProfile]] = []
-    for kernel in kernels:
-        if _BEGINS in kernel.name:
-            found.append([])
-        elif found:
-            found[-1].append(kernel)
-    return found
+    """The kernels of each call: the runner makes each in a stream of its own."""
+    return [list(call) for _, call in groupby(kernels, key=lambda kernel: kernel.stream)]
 
 
 def known_metrics(ncu: Path, capability: tuple[int, int], cache_dir: Path) -> list[str]:
@@ -227,13 +223,15 @@ def parse(output: str) -> list[KernelProfile]:
     if "Kernel Name" not in names:
         return []
     kernel = names.index("Kernel Name")
+    stream = names.index("Stream") if "Stream" in names else None
     found = []
     for row in rows[1:]:
         if len(row) != len(names) or not row[0].strip().isdigit():
             continue  # the units
         columns = zip(names, row, strict=True)
         cells = {n: _number(cell) for n, cell in columns if "__" in n and not n.startswith(_OF_THE_MACHINE)}
-        found.append(KernelProfile(row[kernel], {name: value for name, value in cells.items() if value is not None}))
+        known = {name: value for name, value in cells.items() if value is not None}
+        found.append(KernelProfile(row[kernel], known, "" if stream is None else row[stream]))
     return found
 
 

@@ -11,6 +11,7 @@ caught.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -61,6 +62,10 @@ _ALLOCATING = (
 )
 """What native/ledger.cu counts."""
 
+_CONTINUED = re.compile(r"\\[ \t]*\r?\n")
+_INDIRECT = re.compile(r"(?:#|%:)\s*(?:include|import)(?!\s*[\"<])")
+"""An inclusion that does not name its file, or not right behind the directive."""
+
 
 def build(
     op: Operator, candidate: Candidate, toolchain: Toolchain, arch: str, *, time_limit_s: float | None = None
@@ -86,7 +91,8 @@ def build(
     flags = (*_FLAGS, "-gencode", gencode(arch), *(f"-l{name}" for name in candidate.link))
     added = entry.before + entry.after + ledger + _copies_source() + _screen()
     rules = "library" if screen.is_library(candidate) else "own"
-    build_id = digest("build", candidate.id, added, _shared_headers(), *flags, *linking, rules, toolchain.fingerprint)
+    headers = _included(candidate.source + added)
+    build_id = digest("build", candidate.id, added, headers, *flags, *linking, rules, toolchain.fingerprint)
     unbuilt = BuildResult(build_id, candidate.id, toolchain.id, flags, 0.0, cached=False)
     if not any(code(candidate.source)):
         empty = f"The file holds no code. The launcher must be: {entry.prototype}"
@@ -217,11 +223,23 @@ def _screen() -> str:
 
 
 @cache
-def _shared_headers() -> str:
-    """A hash of kernels/include."""
+def _headers() -> dict[str, str]:
+    """The text of each file in kernels/include, by its name there."""
     folder = resources.include_dir()
     files = sorted(p for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else []
-    return digest(*(part for p in files for part in (str(p.relative_to(folder)), p.read_bytes())))
+    return {str(p.relative_to(folder)): p.read_text(encoding="utf-8") for p in files}
+
+
+def _included(source: str) -> str:
+    """A hash of what a source may include of kernels/include: what it names, and what that names; all, if a macro may name it."""
+    found: dict[str, str] = {}
+    left = [source]
+    while left:
+        text = _CONTINUED.sub("", left.pop())
+        named = {k: v for k, v in _headers().items() if k not in found and (k in text or _INDIRECT.search(text))}
+        found |= named
+        left += named.values()
+    return digest(*(part for name in sorted(found) for part in (name, found[name])))
 
 
 def _run_nvcc(toolchain: Toolchain, argv: list[str], work: Path, time_limit_s: float | None = None) -> limits.Ended:

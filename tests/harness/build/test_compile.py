@@ -68,6 +68,37 @@ def test_the_second_time_it_comes_from_the_cache() -> None:
     assert compile_(GOOD, Precision.BF16).id != first.id
 
 
+@pytest.mark.parametrize(
+    ("source", "uses"),
+    [
+        ("", ""),
+        ('#include "a.cuh"', "ab"),
+        ("#include <b.cuh>", "b"),
+        ('#/* so */ include "c.cuh"', "c"),
+        ('#include "c.\\\n  cuh"', ""),
+        ('#include "c.c\\\nuh"', "c"),
+        ("#define FILE <c.cuh>\n#include FILE", "abc"),
+        ("#define NAME(x) <x.cuh>\n# include NAME(c)", "abc"),
+        ("%:include_next NAME", "abc"),
+    ],
+)
+def test_a_build_is_another_one_when_what_it_may_include_changes(
+    source: str, uses: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = {"a.cuh": '#pragma once\n#include "b.cuh"', "b.cuh": "int b;", "c.cuh": "int c;"}
+
+    def included() -> str:
+        return build._included(source)
+
+    monkeypatch.setattr(build, "_headers", lambda: headers)
+    before = included()
+    changed = ""
+    for name, text in headers.items():
+        monkeypatch.setattr(build, "_headers", lambda name=name, text=text: {**headers, name: f"{text} // new"})
+        changed += name[0] * (included() != before)
+    assert changed == uses
+
+
 def test_a_damaged_cache_is_built_again(cache: Path) -> None:
     (cache / "builds" / compile_(GOOD).id / "facts.json").write_text("{")
     again = compile_(GOOD)
