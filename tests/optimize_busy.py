@@ -103,7 +103,11 @@ def main(arguments: Sequence[str]) -> None:
         ]
         command += ["--db", str(db), "--rounds", given.rounds, *arguments[cut + 1 :]]
         environment = {**os.environ, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
-        code = subprocess.run(command, env=environment).returncode
+        process = subprocess.Popen(command, env=environment)
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:  # of the process, too: what came of it until then is told
+            code = process.wait()
         if smi:
             smi.terminate()
             shares = [float(line) for line in (smi.stdout or ()) if line.strip().isdigit()]

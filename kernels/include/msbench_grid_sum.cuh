@@ -16,7 +16,7 @@ namespace msbench {
 
 constexpr int kMostSenders = 1024;
 
-// All zero before and after a kernel.
+// All zero before and after a kernel. Calls that overlap would share it: one stream at a time.
 static __device__ unsigned long long mailbox[kMostSenders];
 
 __device__ inline void send_sum(int block, float sum) {

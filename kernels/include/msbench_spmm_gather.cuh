@@ -15,7 +15,8 @@ namespace msbench {
 
 constexpr int kMostSums = 1 << 16;  // shares of long rows times blocks of columns
 
-// Of the long row whose first share this is: how many shares have been added up. Zero between calls.
+// Of the long row whose first share this is: how many shares have been added up. Zero between calls, which share it if they
+// overlap: one stream at a time.
 static __device__ unsigned shares_arrived[kMostSums];
 
 // A lane's part of a row of X or Y.

@@ -45,7 +45,7 @@ struct Slices {
     __host__ __device__ int slack() const { return kHeight * (kLongest + 2 * kStreams + 4) + 2 * window + 32; }
 };
 
-// Wide slices and long rows in use. Zero between calls.
+// Wide slices and long rows in use. Zero between calls, which share it if they overlap: one stream at a time.
 static __device__ int wide_in_use, long_in_use;
 
 // Places the arrays in the workspace, of which it returns the size.

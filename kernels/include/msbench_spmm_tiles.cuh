@@ -20,7 +20,7 @@ constexpr int kMostTileRows = 2496;
 constexpr int kRing = 4, kChunkBytes = 512;  // chunks of entries that a warp has under way
 constexpr int kPairBytes = 16 * kHeight, kChunkPairs = kChunkBytes / kPairBytes;
 
-// Blocks that have finished. Zero between calls.
+// Blocks that have finished. Zero between calls, which share it if they overlap: one stream at a time.
 static __device__ unsigned tile_blocks_done;
 
 struct TilePlan {

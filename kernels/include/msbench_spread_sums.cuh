@@ -12,6 +12,7 @@ namespace msbench {
 
 constexpr int kSpreadRows = 32768, kSpacing = 8, kMostReplicas = 16;
 
+// All zero between calls, which share it if they overlap: one stream at a time.
 static __device__ float spread[kSpreadRows * kSpacing];
 
 struct SpreadSums {
