@@ -457,25 +457,17 @@ class CudaExecutor:
     def _counters(
         self, op: Operator, precision: Precision, cases: Sequence[Case], build: BuildResult
     ) -> list[list[ncu.KernelProfile]]:
-        """Run the worker by itself under ncu, on files that hold the cases' memory.
-
-        Not on shared memory: ncu saves and restores all memory that a kernel writes, to run it once for each set of
-        counters.
-        """
+        """Run the worker by itself under ncu, which makes copies of the cases' memory."""
         if self.toolchain.ncu is None:
             raise ncu.NcuError("Nsight Compute (ncu) is not installed")
-        layouts = [Layout.of(op, precision, case) for case in cases]
-        roomy = Path("/dev/shm")
-        parent = roomy if _has_room(roomy, sum(one.nbytes for one in layouts)) else Path(tempfile.gettempdir())
-        with scratch(parent, ncu.SCRATCH) as work:
+        with ExitStack() as memory, scratch(Path(tempfile.gettempdir()), ncu.SCRATCH) as work:
             jobs = []
-            for number, (case, layout) in enumerate(zip(cases, layouts, strict=True)):
-                memory = work / f"memory-{number}"
-                with self.arena(layout) as arena:
-                    arena.write_inputs(generate(op, precision, case, 0, self.xp))
-                    arena.poison(POISONS[0])
-                    self.xp.asnumpy(arena.buffer[: layout.nbytes]).tofile(memory)
-                    jobs.append(Job.of(op, case, [arena]).payload() | {"data": str(memory), "nbytes": layout.nbytes})
+            for case in cases:
+                arena = memory.enter_context(self.arena(Layout.of(op, precision, case)))
+                arena.write_inputs(generate(op, precision, case, 0, self.xp))
+                arena.poison(POISONS[0])
+                jobs.append(Job.of(op, case, [arena]).payload() | {"nbytes": arena.layout.nbytes})
+            self._finish_own_work()
             pool.shrink(self.xp, kept_bytes=0)
             version = {
                 "runner": str(self._runner_binary),
@@ -525,11 +517,3 @@ def _drop(started: Future[GpuRunner]) -> None:
 
 def _arithmetic_works(xp: Any) -> bool:
     return int((xp.arange(1000, dtype=xp.int64) * 2).sum()) == 999_000
-
-
-def _has_room(folder: Path, nbytes: int) -> bool:
-    try:
-        stat = os.statvfs(folder)
-    except OSError:
-        return False
-    return stat.f_bavail * stat.f_frsize > 2 * nbytes

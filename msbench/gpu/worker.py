@@ -236,7 +236,11 @@ class Worker:
         self._done(self._runner.runner_alive())
 
     def profile(self, version: dict[str, Any]) -> None:
-        """Of each of a version's ``jobs`` make the memory from a file, and one call that a profiler sees."""
+        """For each of a version's ``jobs`` one call that a profiler sees, on a copy of the job's memory.
+
+        A profiler runs a kernel once for each set of counters, and restores in between what it wrote: in a process's own memory, not in
+        what it shares with others.
+        """
         if version["rules"]:
             self._confine = partial(confine, Rules(version["rules"]), told=False)
         self.open(version["runner"], flush_factor=0.0, hold_seconds=1.0)
@@ -248,11 +252,11 @@ class Worker:
             self._profile(job, pointer)
 
     def _profile(self, job: dict[str, Any], pointer: ctypes.c_void_p) -> None:
-        with Path(job["data"]).open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
-            view = (ctypes.c_char * len(data)).from_buffer(data)
-            self._done(self._runner.runner_upload(pointer, view, ctypes.c_size_t(len(data))))
-            del view
-        self._set_up(job, [[(pointer.value or 0) + offset for offset in job["sets"][0]["offsets"]]], None)
+        (memory,) = job["sets"]
+        shared = ctypes.c_void_p(self._map(memory["handle"]))
+        self._done(self._runner.runner_copy(pointer, shared, ctypes.c_size_t(job["nbytes"])))
+        self.unmap(memory["handle"])
+        self._set_up(job, [[(pointer.value or 0) + offset for offset in memory["offsets"]]], None)
         stage = ctypes.c_int()
         self._done(self._runner.runner_profile(ctypes.byref(self._call), ctypes.byref(stage)), stage)
 

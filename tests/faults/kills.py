@@ -231,7 +231,7 @@ def _goes_on(place: Bench, work: Work, final: State, in_memory: set[str]) -> str
     if left := {p.name for p in place.here.iterdir()} - work.left:
         return f"left behind: {', '.join(sorted(left))}"
     # As the next compilation and the next profiles do.
-    with scratch(place.cache / "tmp"), scratch(place.temporary, SCRATCH), scratch(_MEMORY, SCRATCH):
+    with scratch(place.cache / "tmp"), scratch(place.temporary, SCRATCH):
         pass
     left = {p.name for d in (place.cache / "tmp", place.temporary) for p in d.iterdir()}
     left |= {p.name for p in _MEMORY.glob("tmp*")} - in_memory

@@ -178,9 +178,7 @@ int runner_map(const char* handle, void** pointer) {
 
 int runner_allocate(size_t bytes, void** pointer) { return cudaMalloc(pointer, bytes); }
 
-int runner_upload(void* device, const void* host, size_t bytes) {
-    return cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice);
-}
+int runner_copy(void* to, const void* from, size_t bytes) { return cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice); }
 
 // Memory of the referee's that workspaces lie in from here on, where they fit; null for none.
 void runner_lend(void* memory, size_t bytes) {
