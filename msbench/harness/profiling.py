@@ -32,7 +32,7 @@ def profile(
             failure = next((one.failure for one in found if one.failure), None)
             if failure:
                 entry.fail(Stage.PROFILE, failure)
-        progress.advanced(done, len(todo), entry.name)
+        progress.advanced(done, len(todo), f"{entry.name} at {' and '.join(case.id for case in its_cases)}")
 
 
 def _worth_profiling(plan: Plan, entries: Sequence[Entry], case: Case) -> Sequence[Entry]:
