@@ -222,6 +222,19 @@ def measured(
     return evaluations
 
 
+def slowed(evaluation: Evaluation, case: Case, times: float) -> Evaluation:
+    """The evaluation with so many times the time on a case."""
+    return replace(
+        evaluation,
+        measurements=tuple(
+            replace(one, samples_ns=tuple(tuple(sample * times for sample in each) for each in one.samples_ns))
+            if one.case == case
+            else one
+            for one in evaluation.measurements
+        ),
+    )
+
+
 def failed(
     op: Operator, version: Candidate, status: Status = Status.CHECK_FAILED, *, at: float = 0.0, case: Case | None = None
 ) -> Evaluation:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 
 import ml_dtypes
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msbench import operators
 from msbench.errors import UnknownNameError
-from msbench.spec import Case, Operator, Scalar, Split
+from msbench.harness.inputs import generate
+from msbench.spec import Case, Operator, Precision, Scalar, Split
 
 
 def ids(cases: tuple[Case, ...]) -> list[str]:
@@ -48,6 +50,31 @@ def test_a_distribution_after_an_id_belongs_to_it() -> None:
 def test_a_public_size_with_other_inputs_stays_public() -> None:
     [case] = operators.select_cases(operators.load("vector_add"), "N=1024,spiked")
     assert (case.split, case.distribution) == (Split.PAPER, "spiked")
+
+
+def test_a_large_case_has_a_twin_with_other_inputs() -> None:
+    op = operators.load("sorting")
+    [large] = operators.select_cases(op, "large")
+    assert operators.twin(op, large) == dataclasses.replace(large, distribution="magnitudes")
+    assert operators.twin(op, dataclasses.replace(large, distribution="sorted")) is None
+    assert all(operators.twin(op, case) is None for case in operators.select_cases(op, "paper+odd+heldout"))
+
+
+@pytest.mark.parametrize("name", operators.names())
+def test_the_twin_of_every_operator_can_be_drawn(name: str) -> None:
+    op = operators.load(name)
+    [large] = operators.select_cases(op, "large")
+    [small] = operators.select_cases(op, "smallest")
+    twin = operators.twin(op, large)
+    if name == "cross_entropy_loss":  # of its distributions every other one is degenerate
+        assert twin is None
+        return
+    assert twin is not None and (twin.dims, twin.scalars, twin.split) == (large.dims, large.scalars, Split.LARGE)
+    drawn, plain = (
+        generate(op, Precision.FP32, dataclasses.replace(one, dims=small.dims), 0, np) for one in (twin, large)
+    )
+    assert all(np.isfinite(array).all() for array in drawn.values())
+    assert any(not np.array_equal(drawn[array], plain[array]) for array in plain)
 
 
 def test_scalars_may_be_given() -> None:

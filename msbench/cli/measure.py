@@ -36,7 +36,7 @@ from msbench.cli._options import (
 from msbench.cli._settings import origins, settings
 from msbench.errors import MsbenchError
 from msbench.model import Candidate, Origin, Status
-from msbench.spec import Precision
+from msbench.spec import Case, Operator, Precision
 
 if TYPE_CHECKING:
     from msbench.harness.batch.coordinator import Job
@@ -174,8 +174,8 @@ def bench(
 ) -> None:
     """Measure the versions in kernels/ against each other, task by task, and record the results.
 
-    Each task is stored as soon as it is finished; continue an interrupted bench with --resume. Exit code 1 if a version
-    failed.
+    Large cases are timed on a second distribution of inputs, too. Each task is stored as soon as it is finished; continue
+    an interrupted bench with --resume. Exit code 1 if a version failed.
 
     Example: `msbench bench softmax rms_norm/fp32 --versions naive,library --cases paper`
     """
@@ -199,7 +199,7 @@ def bench(
                 task.precision,
                 tuple(c for c in operators.versions(task.operator, task.precision) if c.origin in wanted),
                 Plan(
-                    cases=operators.select_cases(task.operator, cases, seed),
+                    cases=_with_twins(task.operator, operators.select_cases(task.operator, cases, seed)),
                     checks=Checks.QUICK if quick else Checks.FULL,
                     profile=profile or profile_fastest,
                     profile_fastest=profile_fastest,
@@ -248,6 +248,12 @@ def bench(
     if failed:
         err.print(f"{failed} version(s) did not pass; the tables above say why.")
         raise typer.Exit(1)
+
+
+def _with_twins(op: Operator, cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """The cases, and then the large ones again with other inputs, each once."""
+    twins = (operators.twin(op, case) for case in cases)
+    return tuple({case.id: case for case in (*cases, *filter(None, twins))}.values())
 
 
 def _is_done(store: Store, device_id: str, job: Job, command: str, any_seed: bool) -> bool:

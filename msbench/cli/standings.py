@@ -80,7 +80,8 @@ def standings(
 _SAYS = """\
 Made by `msbench standings --markdown docs/kernels.md`. Times are geometric means over a split's cases; the bound is the larger of bytes
 over the device's measured bandwidth, operations over its measured rate, and an empty call. The bar is, for each case, the faster of
-the naive kernel and the libraries, measured in the same session. Targets (kernels/targets.csv) were set before the kernels were written,
+the naive kernel and the libraries, measured in the same session. Where a version's time on a large case, and no library's, differs by
+more than 10 % between two distributions of inputs, the slower one counts. Targets (kernels/targets.csv) were set before the kernels were written,
 from what instructions, trips to memory and launches cost on an H200; 34 of the 200 had been reached by a prototype, the others are modelled.
 """
 

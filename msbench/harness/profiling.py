@@ -14,10 +14,12 @@ from msbench.statistics import median
 def profile(
     executor: Executor, op: Operator, precision: Precision, plan: Plan, entries: Sequence[Entry], progress: Progress
 ) -> None:
-    """Profile the versions that are alive on the cases that the plan names, or on the largest."""
+    """Profile the versions that are alive on the cases that the plan names, or on the largest (of twins, on the uniform one)."""
     progress.started(f"profiling {op.name}/{precision}")
     nbytes = {case: op.nbytes(precision.itemsize, **dict(case.dims)) for case in plan.cases}
-    cases = plan.profile_cases or tuple(sorted(nbytes, key=lambda case: nbytes[case])[-1:])
+    cases = plan.profile_cases or tuple(
+        sorted(nbytes, key=lambda case: (nbytes[case], case.distribution == "uniform"))[-1:]
+    )
     todo: dict[str, tuple[Entry, list[Case]]] = {}
     for case in cases:
         for entry in _worth_profiling(plan, [e for e in entries if e.alive and case.dims not in e.refused], case):

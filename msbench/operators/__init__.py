@@ -3,7 +3,7 @@
 A folder with a ``spec.py`` is an operator; each ``.cu`` file in it is a version. Nothing else has to be registered.
 """
 
-from msbench.operators.cases import heldout, nearly, select_cases, vary
+from msbench.operators.cases import heldout, nearly, select_cases, twin, vary
 from msbench.operators.header import entry, header, prototype, workspace_prototype
 from msbench.operators.loader import load, load_all, names, place
 from msbench.operators.mutants import Mutant, mutants
@@ -28,6 +28,7 @@ __all__ = [
     "select_cases",
     "shape",
     "shapes",
+    "twin",
     "vary",
     "versions",
     "workspace_prototype",

@@ -21,6 +21,7 @@ _WIDE = 100  # from this ratio of its ends on a range is drawn from on a logarit
 _NEAR_DRAWS = 1000
 _UPPER = 0.2  # of a size
 _SMALL = 16
+_TWINS = ("spiked", "magnitudes")  # other numbers, as random as uniform ones: neither alike, few nor in order
 _NOTICEABLE = 0.1  # how far a drawn scalar is from the usual one, as a share of the larger of the two
 
 
@@ -88,6 +89,17 @@ def nearly(op: Operator, case: Case, seed: int) -> Case | None:
         if fits and (op.valid is None or op.valid(**dict(dims))):
             return vary(op, replace(case, dims=tuple(dims), split=Split.HELDOUT), seed)
     return None
+
+
+def twin(op: Operator, case: Case) -> Case | None:
+    """A large case with other inputs than uniform ones, on which a version that is fast on any numbers takes as long.
+
+    None where the case is not large, its inputs are not uniform, or the operator draws none that are as random.
+    """
+    distribution = next((name for name in _TWINS if name in op.distributions), None)
+    if case.split is not Split.LARGE or case.distribution != "uniform" or distribution is None:
+        return None
+    return replace(case, distribution=distribution)
 
 
 def vary(op: Operator, case: Case, seed: int) -> Case:

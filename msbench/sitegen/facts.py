@@ -266,7 +266,8 @@ class Site:
 
         It comes from the rounds' medians, and is widened to the median of all samples where that lies outside by a tick.
         """
-        shown = {c.measurement_id: c.median_ns for v in self.versions.values() for c in v.cases}
+        cases = [c for v in self.versions.values() for one in v.cases for c in (one, *one.twins)]
+        shown = {c.measurement_id: c.median_ns for c in cases}
         families = [of_one for v in self.versions.values() for of_one in self.family(v).values()]
         shown |= {c.measurement_id: c.median_ns for cases in families for c in cases}
         found = {}

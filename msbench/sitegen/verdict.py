@@ -10,6 +10,7 @@ from msbench.sitegen.entries import Run, Version, profiles_of
 from msbench.sitegen.facts import Site
 from msbench.sitegen.told import told
 from msbench.store.ratios import Ratio
+from msbench.store.twins import DIFFERENT
 
 SAME = 0.01
 """Ratios this close to 1 are called the same: measurements stop at an interval of ±1 %."""
@@ -108,6 +109,18 @@ def version(site: Site, v: Version) -> str:
     clauses += bottleneck(site, v, before)
     sentence = "; ".join(clauses) + "."
     return sentence[0].upper() + sentence[1:]
+
+
+def owed(v: Version) -> list[str]:
+    """A sentence for each large case on which its time, and no library's, depends on the inputs: what counts is the slower one."""
+    return [
+        f"On {case.case.name} it takes {fmt.ratio(twin.median_ns / case.median_ns)} as long with {twin.case.distribution}"
+        f" inputs as with {case.case.distribution} ones, and no library that was timed on both differs by more than"
+        f" {fmt.percent(DIFFERENT - 1)}: in the standings its slower time counts."
+        for case in v.cases
+        for twin in case.twins
+        if twin.alone and twin.median_ns and case.median_ns
+    ]
 
 
 def _checked(v: Version) -> str:

@@ -9,7 +9,7 @@ naive version over these cases. A version that fails one, or wasn't measured on 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlmodel import Session, col, select
 
@@ -22,6 +22,7 @@ from msbench.store.ratios import Comparison, Occasion, Ratio, compare, mean, occ
 from msbench.store.store import Store
 from msbench.store.tables import CaseRow, EvaluationRow, LineageRow, RunRow, StepRow, TaskRow, VersionRow
 from msbench.store.timings import Timing, Timings, TimingSession, by_origin, own_session, ranking_of
+from msbench.store.twins import differ
 from msbench.store.verdicts import Verdicts
 
 
@@ -30,6 +31,8 @@ class CaseFigures:
     """A version on a case. Without a time, ``problem`` says why; without a measurement beside it there is no ratio.
 
     ``disturbed`` says what disturbed the measurement, say clocks that were held down; None if nothing is known to have.
+    ``twins``: it on the same sizes with other inputs, where that was timed beside it. ``alone``, of a twin: its time differs
+    (``twins.differ``), and that of no library does that was timed on both.
     """
 
     case: CaseRow
@@ -47,6 +50,13 @@ class CaseFigures:
     measurement_id: str | None = None
     evaluation_id: str | None = None
     measured_at: str | None = None
+    twins: tuple[CaseFigures, ...] = ()
+    alone: bool = False
+
+    @property
+    def slower(self) -> CaseFigures:
+        """The slowest of it and the twins on which the version's time alone differs: speed that it owes to its inputs does not count."""
+        return max((self, *(one for one in self.twins if one.alone)), key=lambda one: one.median_ns or 0.0)
 
 
 @dataclass(frozen=True)
@@ -247,7 +257,10 @@ class Figures:
             if against_naive is not None and against_library is not None:
                 bars.append(min(against_naive, against_library, key=lambda one: one[0].value)[1])
             speedup, library = against_naive and against_naive[0], against_library and against_library[0]
-            figures.append(self._case(task, row, case, timing, speedup, library))
+            found = self._case(task, row, case, timing, speedup, library)
+            if timing is not None and session is not None and found.problem is None:
+                found = replace(found, twins=self._twins(task, row, timing, session, naive, libraries))
+            figures.append(found)
         problem = self._problem(row, figures)
         whole = problem is None
         return VersionFigures(
@@ -265,6 +278,29 @@ class Figures:
             session=session.measured_at if session else None,
             measured_at=max((timing.measured_at for timing in times.values()), default=None),
         )
+
+    def _twins(
+        self,
+        task: TaskRow,
+        row: VersionRow,
+        timing: Timing,
+        session: TimingSession,
+        naive: Collection[str],
+        libraries: Collection[str],
+    ) -> tuple[CaseFigures, ...]:
+        """A version on the twins of a case that it was timed on."""
+
+        def differs(version_id: str, twin: Timing) -> bool:
+            one, other = (session.among([version_id], name) for name in (timing.case.name, twin.case.name))
+            return one is not None and other is not None and differ(one.median_ns, other.median_ns)
+
+        found = []
+        for twin in session.twins_of(row.id, timing.case):
+            speedup, library = (self._against(twin, session, references) for references in (naive, libraries))
+            figures = self._case(task, row, twin.case, twin, speedup and speedup[0], library and library[0])
+            alone = differs(row.id, twin) and not any(differs(one, twin) for one in libraries)
+            found.append(replace(figures, alone=alone))
+        return tuple(found)
 
     def _case(
         self,

@@ -54,6 +54,7 @@ def over_bar(case: CaseFigures) -> Ratio | None:
 def standings(tasks: Iterable[TaskFigures]) -> tuple[list[Standing], list[Lost]]:
     """Those of all tasks that have a best version, and the cases that are lost, the worst first.
 
+    Where its time on a large case and on its twin differs, and no library's does, the slower one is what it is rated by.
     A task that has libraries is left out on cases on which none was timed beside it: without them the bar would be too low.
     """
     found, lost = [], []
@@ -61,7 +62,8 @@ def standings(tasks: Iterable[TaskFigures]) -> tuple[list[Standing], list[Lost]]
         if task.best is None:
             continue
         has_libraries = any(one.version.origin == Origin.LIBRARY for one in task.versions)
-        cases = [case for case in task.best.cases if case.library is not None or not has_libraries]
+        slower = [case.slower for case in task.best.cases]
+        cases = [case for case in slower if case.library is not None or not has_libraries]
         rated = [(case, ratio) for case in cases if (ratio := over_bar(case)) is not None]
         for split in dict.fromkeys(case.case.split for case, _ in rated):
             found += _standing(task, split, [one for one in rated if one[0].case.split == split])

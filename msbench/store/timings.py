@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from msbench.model import Status
 from msbench.statistics import Logs, interval, paired_logs, round_centres
 from msbench.store.samples import unpack_samples
 from msbench.store.tables import CaseRow, EvaluationRow, MeasurementRow, VersionRow
+from msbench.store.twins import are_twins, twins
 
 CHECKED = (Status.PASSED.value, Status.MEASURE_FAILED.value, Status.PROFILE_FAILED.value)
 """The statuses of evaluations whose checks passed: only their times are ever shown."""
@@ -36,16 +37,38 @@ class TimingSession:
     """Versions of a task that were measured against each other in one command, by version and case name.
 
     Only times of one session are ever compared or ranked: on another day the device may have had other clocks, and
-    the command other settings.
+    the command other settings. ``twins``: likewise the times of large cases with other inputs (see ``store.twins``),
+    which are not among ``times``.
     """
 
     measured_at: str
     times: Mapping[str, Mapping[str, Timing]]
+    twins: Mapping[str, Mapping[str, Timing]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, members: Mapping[str, Mapping[str, Timing]]) -> TimingSession:
+        """The session of some times, by version and case name."""
+        everything = [one for times in members.values() for one in times.values()]
+        second = twins(one.case for one in everything)
+
+        def part(is_twin: bool) -> dict[str, dict[str, Timing]]:
+            parts = {
+                version: {name: one for name, one in times.items() if (name in second) is is_twin}
+                for version, times in members.items()
+            }
+            return {version: times for version, times in parts.items() if times}
+
+        return cls(max(one.measured_at for one in everything), part(False), part(True))
 
     def among(self, versions: Collection[str], case_name: str) -> Timing | None:
-        """The fastest of some versions on a case; None where none of them has a time."""
-        found = [self.times[one][case_name] for one in versions if case_name in self.times.get(one, {})]
+        """The fastest of some versions on a case, or on a twin; None where none of them has a time."""
+        either = [times.get(one, {}).get(case_name) for one in versions for times in (self.times, self.twins)]
+        found = [timing for timing in either if timing is not None]
         return min(found, key=lambda timing: (timing.median_ns, timing.version_id), default=None)
+
+    def twins_of(self, version_id: str, case: CaseRow) -> list[Timing]:
+        """A version's times on a case's twins."""
+        return [one for one in self.twins.get(version_id, {}).values() if are_twins(case, one.case)]
 
     def has(self, evaluation_id: str | None) -> bool:
         """Whether an evaluation's times are among them."""
@@ -83,12 +106,14 @@ class Timings:
                 self._groups.setdefault((row.group_id, row.case_id), {}).setdefault(version, timing)
 
     def cases(self, version_ids: Collection[str]) -> list[CaseRow]:
-        """The cases that any of the versions was measured on, one row a name (the newest), the smallest case first."""
+        """The cases that any of the versions was measured on but twins, one row a name (the newest), the smallest case first."""
         found: dict[str, Timing] = {}
         for (version_id, name), timings in self._of.items():
             if version_id in version_ids and (name not in found or timings[0].measured_at > found[name].measured_at):
                 found[name] = timings[0]
-        return sorted((timing.case for timing in found.values()), key=lambda case: (case.nbytes, case.name))
+        cases = [timing.case for timing in found.values()]
+        second = twins(cases)
+        return sorted((case for case in cases if case.name not in second), key=lambda case: (case.nbytes, case.name))
 
     def sessions(self, task_id: str) -> list[TimingSession]:
         """A task's sessions, the newest first. Evaluations belong to one that have a group of measurements in common."""
@@ -112,10 +137,7 @@ class Timings:
         for group in of_task:
             for timing in group:
                 found[find(timing.row.evaluation_id)][timing.version_id].setdefault(timing.case.name, timing)
-        sessions = [
-            TimingSession(max(one.measured_at for times in members.values() for one in times.values()), members)
-            for members in found.values()
-        ]
+        sessions = [TimingSession.of(members) for members in found.values()]
         return sorted(sessions, key=lambda session: session.measured_at, reverse=True)
 
     def log_ratios(self, timing: Timing, reference: Timing) -> tuple[Logs, tuple[float, float]] | None:

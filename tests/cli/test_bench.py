@@ -119,6 +119,30 @@ def test_settings_are_the_same_however_they_are_spelt() -> None:
     assert settings("msbench bench --gone 3", True) is None
 
 
+@pytest.mark.parametrize(
+    ("cases", "wanted"),
+    [
+        ("large", ["N=67108864", "N=67108864,spiked"]),
+        ("N=67108864,spiked+large+odd", ["N=67108864,spiked", "N=67108864", "N=1000003"]),
+        ("odd", ["N=1000003"]),
+    ],
+)
+def test_large_cases_are_benched_on_other_inputs_too(
+    here: Path, monkeypatch: pytest.MonkeyPatch, cases: str, wanted: list[str]
+) -> None:
+    planned: list[str] = []
+
+    def stream(executor: object, jobs: Sequence[Job], **_: object) -> Iterator[tuple[Job, list[Evaluation]]]:
+        planned.extend(case.id for job in jobs for case in job.plan.cases)
+        yield from ()
+
+    monkeypatch.setattr(batch, "evaluate_all", stream)
+    arguments = ["bench", "vector_add/fp32", "--versions", "naive", "--executor", "cpu", "--cases", cases]
+    done = CliRunner().invoke(app, [*arguments, "--db", "x.sqlite"])
+    assert done.exit_code == 0, done.output
+    assert planned == wanted
+
+
 def test_an_error_of_the_database_ends_what_runs_before_the_executor(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,13 @@ def test_chosen_cases_are_profiled() -> None:
     assert executor.profiled == [("right", "N=64")]
 
 
+def test_of_a_case_with_two_kinds_of_inputs_the_uniform_one_is_profiled() -> None:
+    executor = FakeExecutor()
+    twins = (case(64), case(2048), replace(case(2048), distribution="spiked"))
+    run(executor, candidate(right), plan=replace(QUICK, cases=twins, profile=True))
+    assert executor.profiled == [("right", "N=2048")]
+
+
 def test_the_fastest_version_alone_is_profiled() -> None:
     executor = FakeExecutor(time_ns={"right": 3e5, "also_right": 2e5})
     plan = replace(QUICK, profile=True, profile_fastest=True)

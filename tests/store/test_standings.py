@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,18 +11,21 @@ from typer.testing import CliRunner
 
 from msbench import operators
 from msbench.cli import app
-from msbench.model import Origin
+from msbench.model import Candidate, Origin
 from msbench.operators.targets import targets
 from msbench.spec import Precision
 from msbench.store import figures
-from msbench.store.standings import means, standings
+from msbench.store.figures import CaseFigures, TaskFigures
+from msbench.store.standings import Standing, means, standings
 from msbench.store.store import Store
-from tests.factories import CEILINGS, GPU, candidate, measured, operator
+from tests.factories import CEILINGS, GPU, candidate, measured, operator, slowed
 
 OP = operator("scale")
 NAIVE = candidate(OP, "naive", Origin.NAIVE)
 LIBRARY = candidate(OP, "vendor", Origin.LIBRARY)
 BEST = candidate(OP, "best", Origin.EXPERT)
+LARGE = OP.cases[2]
+TWIN = replace(LARGE, distribution="spiked")
 
 
 def filled(store: Store, naive: float, library: float, best: float) -> None:
@@ -49,6 +54,72 @@ def test_cases_that_are_slower_than_the_bar_are_lost() -> None:
     [large] = [one for one in lost if one.case_name == OP.cases[2].id]
     assert large.ratio.value == pytest.approx(0.875, rel=0.01)
     assert lost == sorted(lost, key=lambda one: one.ratio.value)
+
+
+def timed_on_both(on_twin: Mapping[Candidate, float]) -> tuple[TaskFigures, CaseFigures, Standing]:
+    """Versions whose times on the twin are so many times those on the large case."""
+    with Store(":memory:") as store:
+        store.add_ceilings(GPU, CEILINGS)
+        for one in measured(OP, {NAIVE: 0.2, LIBRARY: 0.4, BEST: 0.8}, cases=(*OP.cases, TWIN)):
+            store.add_evaluation(OP, slowed(one, TWIN, on_twin.get(one.candidate, 1.0)))
+        [task] = figures.tasks(store)
+    found, _ = standings([task])
+    assert task.best is not None and TWIN.id not in {case.name for case in task.cases}
+    [large] = [case for case in task.best.cases if case.case.split == "large"]
+    [standing] = [one for one in found if one.split == "large"]
+    assert standing.cases == 1
+    return task, large, standing
+
+
+@pytest.mark.parametrize(
+    "on_twin",
+    [
+        {},
+        {BEST: 1.05},
+        {BEST: 1.2, LIBRARY: 1.2},
+        {BEST: 1.2, LIBRARY: 0.8},
+        {LIBRARY: 1.2},
+        {BEST: 0.8, NAIVE: 2.0, LIBRARY: 0.8},
+    ],
+)
+def test_other_inputs_do_not_count_where_no_version_differs_alone(on_twin: Mapping[Candidate, float]) -> None:
+    _, large, standing = timed_on_both(on_twin)
+    [twin] = large.twins
+    assert (twin.case.name, twin.alone) == (TWIN.id, False)
+    assert standing.time_ns == pytest.approx(large.median_ns)
+    assert standing.over_bar == pytest.approx(2.0, rel=0.01)
+    assert standing.worst_case == LARGE.id
+
+
+def test_a_version_that_alone_is_slower_on_other_inputs_counts_with_these() -> None:
+    plain, _, _ = timed_on_both({})
+    task, large, standing = timed_on_both({BEST: 1.2})
+    [twin] = large.twins
+    assert twin.alone and large.slower is twin
+    assert large.median_ns is not None and standing.time_ns == twin.median_ns == pytest.approx(
+        1.2 * large.median_ns, rel=0.02
+    )
+    assert standing.over_bar == pytest.approx(2.0 / 1.2, rel=0.01)
+    assert standing.of_roofline == pytest.approx(0.8 / 1.2, rel=0.03)
+    assert standing.worst_case == TWIN.id
+    assert task.best is not None and plain.best is not None
+    assert (task.best.score, task.best.bar_score) == (plain.best.score, plain.best.bar_score)
+    assert (task.best.roofline_fraction, len(task.best.cases)) == (plain.best.roofline_fraction, len(OP.cases))
+
+
+def test_a_version_that_alone_is_faster_on_other_inputs_counts_with_uniform_ones() -> None:
+    _, large, standing = timed_on_both({BEST: 0.8})
+    assert large.twins[0].alone and large.slower is large
+    assert standing.time_ns == pytest.approx(large.median_ns)
+
+
+def test_other_inputs_alone_are_a_case_like_any_other() -> None:
+    """Only beside the same size with uniform inputs is it a twin."""
+    with Store(":memory:") as store:
+        for one in measured(OP, {NAIVE: 0.2, BEST: 0.8}, cases=(OP.cases[0], TWIN)):
+            store.add_evaluation(OP, one)
+        [task] = figures.tasks(store)
+    assert [case.name for case in task.cases] == [OP.cases[0].id, TWIN.id]
 
 
 def test_the_command_prints_and_writes_them(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from msbench.sitegen.plot import Chart
 from msbench.sitegen.told import told as told_by
 from msbench.sitegen.verdict import joined
 from msbench.spec import Split
+from msbench.store.figures import CaseFigures
 from msbench.store.tables import ProfileRow
 
 BARS = 6
@@ -127,6 +128,8 @@ def facts(site: Site, v: Version) -> dict[str, Any]:
         "evidence": _evidence(profile),
         "tool": sources.tool(profile) if profile else "",
         "cases": _cases(site, v, parent),
+        "twins": [_case(site, twin) for case in v.cases for twin in case.twins],
+        "owed": verdict.owed(v),
         "compared": compared,
         "checks": checks,
         "commands": {e.id: fmt.on_its_own(e.command, v.task.operator, site.operators) for e in v.evaluations},
@@ -181,14 +184,11 @@ def _unchanged(changes: list[metrics.Change], profile: ProfileRow | None) -> lis
 
 def _cases(site: Site, v: Version, parent: Version | None) -> list[dict[str, Any]]:
     over_parent = {case.name: ratio for case, ratio in site.compared(v, parent).cases} if parent else {}
-    return [
-        {
-            "figure": f,
-            "interval": site.intervals.get(f.measurement_id or ""),
-            "over_parent": over_parent.get(f.case.name),
-        }
-        for f in v.cases
-    ]
+    return [_case(site, f) | {"over_parent": over_parent.get(f.case.name)} for f in v.cases]
+
+
+def _case(site: Site, figure: CaseFigures) -> dict[str, Any]:
+    return {"figure": figure, "interval": site.intervals.get(figure.measurement_id or "")}
 
 
 def _checks(site: Site, v: Version) -> list[dict[str, Any]]:
