@@ -26,7 +26,7 @@ PROFILED_NS = 1e7
 """Longer calls are not profiled, if there are shorter ones: a profiler repeats each for every set of counters, and copies memory."""
 
 PROFILED_KERNELS = 8
-"""Of a version whose call has more, one case is profiled: each kernel takes more than half a second."""
+"""Of a version whose call has more, one case is profiled: the profiler's time grows with their number."""
 
 _LAUNCH_BOUND, _WIDE = 3.0, 30.0
 """Up to so many times an empty launch a bound is the launch's; from so many on the regime is bandwidth or compute."""
