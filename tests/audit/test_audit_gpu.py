@@ -10,6 +10,7 @@ import pytest
 from msbench.audit import abi, files
 from msbench.audit.run import Settings, audit
 from msbench.audit.verdict import Verdict
+from msbench.executors import Options
 from msbench.executors.cuda import CudaExecutor, create
 
 pytestmark = pytest.mark.gpu
@@ -39,7 +40,7 @@ class Silence:
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[CudaExecutor]:
-    with create() as executor:
+    with create(Options()) as executor:
         yield executor
 
 

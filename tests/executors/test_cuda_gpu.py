@@ -12,6 +12,7 @@ from rich.console import Console
 
 from msbench import operators
 from msbench.errors import DeviceError
+from msbench.executors import Options
 from msbench.executors.cuda import CudaExecutor, create
 from msbench.gpu import runner as gpu_runner
 from msbench.gpu.job import Job
@@ -91,7 +92,7 @@ TWICE = GOOD.replace(
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[CudaExecutor]:
-    with create() as executor:
+    with create(Options()) as executor:
         yield executor
 
 
@@ -237,7 +238,7 @@ def test_counters_or_none_a_profile_is_there(executor: CudaExecutor, monkeypatch
 
 def test_a_device_that_is_not_there() -> None:
     with pytest.raises(DeviceError, match="There are: 0:"):
-        create(device="99")
+        create(Options(device="99"))
 
 
 def test_a_kernel_made_slower_by_a_known_time_is_found_to_be(executor: CudaExecutor) -> None:

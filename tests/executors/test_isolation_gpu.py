@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from msbench import operators
+from msbench.executors import Options
 from msbench.executors.cuda import CudaExecutor, create
 from msbench.gpu import runner as gpu_runner
 from msbench.harness.evaluate import evaluate
@@ -42,7 +43,7 @@ FILLS = GOOD.replace(
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[CudaExecutor]:
-    with create() as executor:
+    with create(Options()) as executor:
         yield executor
 
 
