@@ -1,5 +1,9 @@
 // y = A x with A in CSR.
 //
+// Plans, by entries: `shares` (msbench_spmv_shares.cuh) from 400 000 to 2²², whose blocks have as many entries each, however long rows are;
+// else `multiply`, of which the rest of this comment speaks. Whether rows are even is not known before the launch: `shares` is chosen
+// where it loses less on even ones than it wins on skewed ones.
+//
 // Idea: kLanes threads share a row, as many as the mean length keeps busy, fewer once there are rows enough to fill the
 // GPU; all entries of a usual row are under way at once. In large matrices a load takes four entries, wherever the row begins.
 // Rows of more than 16 steps are put aside, and then the block's warps share them.
@@ -15,14 +19,14 @@
 // Measured (H200, 2026-11-23): large 250 us (bf16 238); with 8 lanes 257 (244), 4 lanes 269 (258), by single entries 282
 // (257), and 308 when those passed L1: neighbours share sectors. 128 blocks for very long rows instead of 32 cost 0.7 us
 // at 2¹⁴ and 2¹⁵ rows, twice the lanes 1 us at 2¹³ and 2¹⁴, eight entries under way and fewer blocks 0.6 us at 2¹⁰ to 2¹².
-// Skewed, 2¹⁵ and 10007 rows, before very long rows were cut into parts and dot_long had loads without a condition (2026-11-24):
-// 28 and 19 us, for eleven steps (by the lengths of rows) in a share of a row and in block 0, each of up to four trips, one after
-// the other. Now four steps of two trips are the most: 14.5 and 14.3 us.
+// 2¹⁵ rows, 2026-11-24, where an empty call takes 2.8 us: skewed 14.6 us by `multiply` (bf16 13.3) and 11.2 (10.6) by `shares`; even
+// 7.6 (6.8) and 8.5 (7.9). 10007 rows: skewed 12.4 (12.8) and 10.9 (10.6), even 7.5 (7.1) and 8.5 (8.1). 2¹⁴ even rows: 6.8 and 7.9.
 
 #include <algorithm>
 
 #include "msbench_entries.cuh"
 #include "msbench_long_lines.cuh"
+#include "msbench_spmv_shares.cuh"
 
 namespace {
 
@@ -36,7 +40,7 @@ constexpr int kPartBlocks = 32, kStepEntries = kThreads * kFlight;
 // A very long row has 3/1024 of the entries at least, so that there are 341 at most. A part has a sixteenth of that at least: 5462
 // parts and one more a row. A least part is one step of a warp.
 constexpr int kLeastVeryLong = 1024, kLeastPart = 32 * kFlight, kMostVeryLong = 341, kMostParts = 5462 + kMostVeryLong;
-constexpr int64_t kManyEntries = 1 << 22;
+constexpr int64_t kLeastShared = 400'000, kManyEntries = 1 << 22;
 
 // How many blocks have added up their parts. Zero between calls.
 __device__ unsigned arrived;
@@ -230,12 +234,16 @@ void launch(Matrix A, const scalar_t* x, scalar_t* y, void* workspace, cudaStrea
 }  // namespace
 
 extern "C" size_t spmv_csr_workspace(int64_t, int64_t, int64_t) {
-    return kMostParts * sizeof(float);
+    return std::max(kMostParts * sizeof(float), msbench::csr_shares_bytes());
 }
 
 extern "C" cudaError_t spmv_csr(const scalar_t* values, const int32_t* col_indices, const int32_t* row_offsets,
                                 const scalar_t* x, scalar_t* y, int64_t rows, int64_t, int64_t nnz, void* workspace,
                                 size_t, cudaStream_t stream) {
+    if (nnz >= kLeastShared && nnz < kManyEntries) {
+        const msbench::CsrShares A = {values, col_indices, row_offsets, int(rows), int(nnz), 0, static_cast<float*>(workspace)};
+        return msbench::multiply_by_csr_shares<512, 3>(A, x, y, stream);
+    }
     const Matrix A = {values, col_indices, row_offsets, int(rows), int(nnz), 0, 0, 0, 0};
     const int64_t mean = msbench::ceil_div(nnz, rows);
     int lanes = 2;

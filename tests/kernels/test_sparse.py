@@ -316,3 +316,56 @@ def test_products_by_shares(kind: str, K: int) -> None:
     expected = np.zeros((rows, K), np.float32)
     np.add.at(expected, np.repeat(np.arange(rows), lengths), values[:, None] * X[columns])
     np.testing.assert_array_equal(Y, expected)
+
+
+VECTOR_SHARES = """
+#include <msbench_spmv_shares.cuh>
+
+using namespace msbench;
+
+EXPORTED multiply(const float* values, const int32_t* columns, const int32_t* offsets, const float* x, float* y, char* workspace, int64_t rows,
+                  int64_t total, int64_t shift) {
+    const CsrShares A = {values + shift, columns + shift, offsets, int(rows), int(total), 0, reinterpret_cast<float*>(workspace)};
+    return multiply_by_csr_shares<128, 3>(A, x, y, 0);
+}
+EXPORTED room(int64_t* bytes) {
+    *bytes = int64_t(csr_shares_bytes());
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "even",
+        "at the limit",
+        "long",
+        "empty",
+        "first",
+        "last",
+        "large shares",
+        "1",
+        "128",
+        "129",
+        "256",
+        "257",
+        "70000",
+    ],
+)
+def test_a_vector_by_shares(kind: str, shift: int) -> None:
+    """As above, with shares of 256 entries and what begins or ends in them; entries whose fours are aligned, and not."""
+    rng = np.random.default_rng(shift)
+    lengths = lengths_of(kind, rng)
+    rows, total, cols = lengths.size, int(lengths.sum()), 50
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    values, columns = np.zeros(total + shift, np.float32), np.zeros(total + shift, np.int32)
+    values[shift:], columns[shift:] = rng.integers(-8, 9, total), rng.integers(0, cols, total)
+    x = rng.integers(-8, 9, cols).astype(np.float32)
+    room = int(called("float", VECTOR_SHARES, "room", np.zeros(1, np.int64))[0][0])
+    left = [np.full(rows, np.nan, np.float32), np.full(room, 255, np.uint8)]
+    y = called("float", VECTOR_SHARES, "multiply", values, columns, offsets, x, *left, rows, total, shift, times=2)[4]
+    expected = np.zeros(rows, np.float32)
+    np.add.at(expected, np.repeat(np.arange(rows), lengths), values[shift:] * x[columns[shift:]])
+    np.testing.assert_array_equal(y, expected)
