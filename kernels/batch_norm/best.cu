@@ -4,14 +4,18 @@
 //   few       to 1024 rows: threads stand along the columns, their rows in registers; a block, or a cluster of 8, has all rows of a
 //             tile of columns. Two passes over the registers, joined across blocks as Chan, Golub and LeVeque do; nothing is divided
 //             before the loads. Beyond, without registers, where x is not aligned to 16 bytes.
-//   resident  many rows, cooperative: all multiprocessors at the same tile of columns, whose rows they hold in shared memory between
-//             reading and writing, while the next tile is on its way. Squares are of distances from the mean of a few rows.
+//   resident  beyond, cooperative: all multiprocessors at the same tile of columns, whose rows they hold in registers between reading
+//             and writing, while shared memory takes what comes next, so that reads go on over the grid barrier between the two. Squares
+//             are of distances from the mean of a few rows.
 //
-// Bound: each element read once and written once, 125 us for 65536x1024 in fp32, 63 in bf16.
-// Lost (H200, 2026-11-23), 65536x1024: two passes over x with 216 KiB a multiprocessor kept between them, 201 us in fp32, 131 in bf16.
-// Left: resident takes 145 and 81 us without the barriers between its tiles, 2 us each.
+// Bound: each element read once and written once, 125 us for 65536x1024 in fp32, 63 in bf16; resident takes 181 and 92 (H200,
+// 2026-11-24, cold, as all that follows).
+// Lost, 65536x1024: two passes over x with 216 KiB a multiprocessor kept between them, 201 us in fp32, 131 in bf16 (2026-11-23). The tile
+// staying in the ring until it is written, which leaves 10 of the 26 slots for reading ahead: 182 and 123, or 181 and 105 with mean, scale
+// and beta in registers. Of the three sizes below only 2000x512 in fp32, one step a tile, is faster so: 29 us, resident 31.
+// Left: beyond their bytes at the bound's rate 2000x512, 20000x1000 and 65536x1024 take 20, 30 and 30 us in bf16 (4, 8 and 8 tiles), 29,
+// 46 and 56 in fp32 (8, 16 and 16): as if a launch took 10 and a tile 2.3 to 2.9, whatever its rows. fp32 has twice as many tiles.
 
-#include <type_traits>
 #include <utility>
 
 #include "msbench_cluster.cuh"
@@ -34,8 +38,9 @@ struct Arrays {
 // ---------------------------------------------------------------- few
 
 // P columns a thread, T threads a row, kHeld rows of a thread in registers, or 0: read three times; `share`: rows of a block.
+// Without rows in registers the compiler aims at 32 registers and spills one, unless fewer blocks will do.
 template <int P, int T, int kHeld, int kThreads, int kBlocks>
-__global__ void __launch_bounds__(kThreads) few(Arrays a, int share) {
+__global__ void __launch_bounds__(kThreads, kHeld > 0 ? 0 : 4) few(Arrays a, int share) {
     constexpr int kStep = kThreads / T;
     static_assert(kStep >= kBlocks);
     __shared__ float part[2][kThreads / 32][T * P];
@@ -109,13 +114,16 @@ cudaError_t launch_few(const Arrays& a, cudaStream_t stream) {
 constexpr int kThreads = 512, kPacks = 16, kRows = kThreads / kPacks, kWarps = kThreads / 32;
 constexpr int kWidth = kPacks * kPacket;  // columns of a tile: 256 bytes, the least that DRAM takes well
 constexpr int kMostSteps = 16;            // of a tile: 2^16 rows on 132 SMs
-constexpr int kSlots = 26;                // of 8 KiB: a tile's steps, and what there is room for of the next
+constexpr int kSlots = 26;                // of 8 KiB, all on their way: more than a tile
 constexpr int kSamples = 16;              // rows whose mean the squares are taken from
+constexpr int kQuads = kPacket / 4;
 
+// Columns of a tile lie in shared memory, and in the workspace, as warps touch them without bank conflicts: quad q of pack p is float4
+// q·kPacks + p.
 struct Shared {
     uint4 ring[kSlots][kThreads];
-    float sums[kWarps][2 * kWidth];
-    float shift[kWidth], mean[kWidth], scale[kWidth], beta[kWidth];
+    float4 sums[kWarps][2][kQuads * kPacks];
+    float4 shift[2][kQuads * kPacks], mean[kQuads * kPacks], scale[kQuads * kPacks], beta[kQuads * kPacks];
 };
 
 template <int kPending>
@@ -123,22 +131,25 @@ __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// f(0), f(1) … with constants.
-template <int kStep = 0, class F>
-__device__ __forceinline__ void each_step(const F& f) {
-    f(std::integral_constant<int, kStep>());
-    if constexpr (kStep + 1 < kMostSteps) each_step<kStep + 1>(f);
-}
-
 // The sum of a warp's two rows, in its first half.
 __device__ __forceinline__ float of_warp(float v) {
     return v + __shfl_down_sync(~0u, v, kPacks);
 }
 
-__device__ __forceinline__ void unpack(uint4 raw, float (&v)[kPacket]) {
-    const auto& packet = reinterpret_cast<const Group<scalar_t, kPacket>&>(raw);
+__device__ __forceinline__ void unpack(const uint4& raw, float (&v)[kPacket]) {
+    const auto values = msbench::operands(reinterpret_cast<const Group<scalar_t, kPacket>&>(raw));
 #pragma unroll
-    for (int k = 0; k < kPacket; ++k) v[k] = msbench::to_float(packet.lane[k]);
+    for (int k = 0; k < kPacket; ++k) v[k] = values.lane[k];
+}
+
+// A thread's columns, in the order of Shared.
+__device__ __forceinline__ void take(const float4* from, int pack, float (&v)[kPacket]) {
+#pragma unroll
+    for (int q = 0; q < kQuads; ++q) reinterpret_cast<float4&>(v[4 * q]) = from[q * kPacks + pack];
+}
+__device__ __forceinline__ void give(float4* to, int pack, const float (&v)[kPacket]) {
+#pragma unroll
+    for (int q = 0; q < kQuads; ++q) to[q * kPacks + pack] = make_float4(v[4 * q], v[4 * q + 1], v[4 * q + 2], v[4 * q + 3]);
 }
 
 __global__ void __launch_bounds__(kThreads, 1) resident(Arrays a, float* sums) {
@@ -148,72 +159,74 @@ __global__ void __launch_bounds__(kThreads, 1) resident(Arrays a, float* sums) {
     const int t = threadIdx.x, pack = t % kPacks, lane = t % 32, warp = t / 32;
     const int stride = gridDim.x * kRows, row0 = blockIdx.x * kRows + t / kPacks;
     const int steps = (a.rows + stride - 1) / stride, tiles = (a.columns + kWidth - 1) / kWidth;
+    const int64_t hop = int64_t(stride) * a.columns, first = int64_t(row0) * a.columns + pack * kPacket;
 
-    int in_tile = 0, in_step = 0, in_slot = 0;  // the next load; each thread loads what only it reads
+    // The next load. A thread loads what only it reads, always kSlots steps ahead, into the slot that it has just read.
+    int in_step = 0, in_row = row0, in_column = pack * kPacket, slot = 0;
+    const scalar_t* in_from = a.x + first;
     const auto load = [&] {
-        const int row = row0 + in_step * stride, column = in_tile * kWidth + pack * kPacket;
-        if (in_tile < tiles && row < a.rows && column < a.columns) {
-            const unsigned to = unsigned(__cvta_generic_to_shared(&shared.ring[in_slot][t]));
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(a.x + int64_t(row) * a.columns + column) : "memory");
+        if (in_row < a.rows && in_column < a.columns) {
+            const unsigned to = unsigned(__cvta_generic_to_shared(&shared.ring[slot][t]));
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(in_from) : "memory");
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
-        if (++in_step == steps) in_step = 0, ++in_tile;
-        if (++in_slot == kSlots) in_slot = 0;
+        in_row += stride, in_from += hop;
+        if (++in_step == steps) in_step = 0, in_row = row0, in_from += kWidth - steps * hop, in_column += kWidth;
+        if (++slot == kSlots) slot = 0;
     };
     const auto sample = [&](int tile) {
         const int column = tile * kWidth + pack * kPacket, which = t / kPacks;
-        if (which >= kSamples || tile >= tiles || column >= a.columns) return make_uint4(0, 0, 0, 0);
+        if (which >= kSamples || column >= a.columns) return make_uint4(0, 0, 0, 0);
         return __ldg(reinterpret_cast<const uint4*>(a.x + int64_t(a.rows) * which / kSamples * a.columns + column));
+    };
+    const auto find_shift = [&](uint4 chosen, float4* shift) {
+        float v[kPacket];
+        unpack(chosen, v);
+#pragma unroll
+        for (int k = 0; k < kPacket; ++k) v[k] = of_warp(v[k]);
+        if (warp < kSamples / 2 && lane < kPacks) give(shared.sums[warp][0], pack, v);
+        __syncthreads();
+        if (t < kWidth) {
+            float sum = 0;
+#pragma unroll
+            for (int w = 0; w < kSamples / 2; ++w) sum += reinterpret_cast<const float*>(shared.sums[w][0])[t];
+            reinterpret_cast<float*>(shift)[t] = sum / kSamples;
+        }
     };
 
     uint4 chosen = sample(0);
     for (int i = 0; i < kSlots; ++i) load();
     for (int i = blockIdx.x * kThreads + t; i < tiles * 2 * kWidth; i += gridDim.x * kThreads) sums[i] = 0;
     auto token = grid.barrier_arrive();
-    int slot0 = 0;  // of the tile's first step
+    find_shift(chosen, shared.shift[0]);
+    __syncthreads();
     for (int tile = 0; tile < tiles; ++tile) {
         const int column = tile * kWidth + pack * kPacket;
-        const bool inside = column < a.columns;
-        float v[kPacket], shift[kPacket], s1[kPacket] = {}, s2[kPacket] = {};
-        unpack(chosen, v);
+        // Steps with an element of this thread.
+        const int own = column < a.columns && row0 < a.rows ? (a.rows - row0 + stride - 1) / stride : 0;
+        chosen = sample(tile + 1);
+        uint4 held[kMostSteps];
+        {
+            float v[kPacket], shift[kPacket], s1[kPacket] = {}, s2[kPacket] = {};
+            take(shared.shift[tile % 2], pack, shift);
 #pragma unroll
-        for (int k = 0; k < kPacket; ++k) {
-            v[k] = of_warp(v[k]);
-            if (warp < kSamples / 2 && lane < kPacks) shared.sums[warp][pack * kPacket + k] = v[k];
-        }
-        __syncthreads();
-        if (t < kWidth) {
-            float sum = 0;
+            for (int s = 0; s < kMostSteps; ++s) {
+                if (s >= steps) continue;
+                wait_for_copies<kSlots - 1>();
+                held[s] = shared.ring[slot][t];
+                load();
+                if (s >= own) continue;
+                unpack(held[s], v);
 #pragma unroll
-            for (int w = 0; w < kSamples / 2; ++w) sum += shared.sums[w][t];
-            shared.shift[t] = sum / kSamples;
-        }
-        __syncthreads();
-#pragma unroll
-        for (int k = 0; k < kPacket; ++k) shift[k] = shared.shift[pack * kPacket + k];
-
-        each_step([&](auto number) {
-            constexpr int s = decltype(number)::value;
-            if (s >= steps) return;
-            wait_for_copies<kSlots - 1 - s>();
-            const int slot = slot0 + s < kSlots ? slot0 + s : slot0 + s - kSlots;
-            if (row0 + s * stride >= a.rows || !inside) return;
-            unpack(shared.ring[slot][t], v);
-#pragma unroll
-            for (int k = 0; k < kPacket; ++k) {
-                const float distance = v[k] - shift[k];
-                s1[k] += v[k];  // not of distances, which err more where the mean is near 0
-                s2[k] = fmaf(distance, distance, s2[k]);
+                for (int k = 0; k < kPacket; ++k) {
+                    const float distance = v[k] - shift[k];
+                    s1[k] += v[k];  // not of distances, which err more where the mean is near 0
+                    s2[k] = fmaf(distance, distance, s2[k]);
+                }
             }
-        });
 #pragma unroll
-        for (int k = 0; k < kPacket; ++k) {
-            s1[k] = of_warp(s1[k]);
-            s2[k] = of_warp(s2[k]);
-            if (lane < kPacks) {
-                shared.sums[warp][pack * kPacket + k] = s1[k];
-                shared.sums[warp][kWidth + pack * kPacket + k] = s2[k];
-            }
+            for (int k = 0; k < kPacket; ++k) s1[k] = of_warp(s1[k]), s2[k] = of_warp(s2[k]);
+            if (lane < kPacks) give(shared.sums[warp][0], pack, s1), give(shared.sums[warp][1], pack, s2);
         }
         __syncthreads();
         if (tile == 0) grid.barrier_wait(std::move(token));  // the sums are zero
@@ -221,40 +234,37 @@ __global__ void __launch_bounds__(kThreads, 1) resident(Arrays a, float* sums) {
             float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll
             for (int w = 0; w < kWarps; ++w) {
-                const float4 part = reinterpret_cast<const float4*>(shared.sums[w])[t];
+                const float4 part = shared.sums[w][0][t];
                 sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
             }
             atomicAdd(reinterpret_cast<float4*>(sums + tile * 2 * kWidth) + t, sum);
         }
         token = grid.barrier_arrive();
-        chosen = sample(tile + 1);
-        const bool mine = t < kWidth && tile * kWidth + t < a.columns;
-        const float gamma = mine ? msbench::to_float(a.gamma[tile * kWidth + t]) : 0.0f;
-        const float beta = mine ? msbench::to_float(a.beta[tile * kWidth + t]) : 0.0f;
+        const int c = tile * kWidth + t / 4 % kPacks * kPacket + t / (4 * kPacks) * 4 + t % 4;  // the column of float t
+        const bool mine = t < kWidth && c < a.columns;
+        const float gamma = mine ? msbench::to_float(a.gamma[c]) : 0.0f, beta = mine ? msbench::to_float(a.beta[c]) : 0.0f;
+        find_shift(chosen, shared.shift[(tile + 1) % 2]);
         grid.barrier_wait(std::move(token));
         if (t < kWidth) {
             const float* of_column = sums + tile * 2 * kWidth + t;
-            const float mean = __ldcg(of_column) / a.rows, distance = mean - shared.shift[t];
+            const float mean = __ldcg(of_column) / a.rows, distance = mean - reinterpret_cast<const float*>(shared.shift[tile % 2])[t];
             const float variance = fmaf(-distance, distance, __ldcg(of_column + kWidth) / a.rows);
-            shared.mean[t] = mean;
-            shared.scale[t] = gamma * rsqrtf((variance < 0 ? 0.0f : variance) + a.epsilon);  // NaN stays
-            shared.beta[t] = beta;
+            reinterpret_cast<float*>(shared.mean)[t] = mean;
+            reinterpret_cast<float*>(shared.scale)[t] = gamma * rsqrtf((variance < 0 ? 0.0f : variance) + a.epsilon);  // NaN stays
+            reinterpret_cast<float*>(shared.beta)[t] = beta;
         }
         __syncthreads();
-        for (int s = 0; s < steps; ++s) {
-            const int row = row0 + s * stride;
-            if (row < a.rows && inside) {
-                unpack(shared.ring[slot0][t], v);
-                Group<float, kPacket> y;
+        float v[kPacket], mean[kPacket], scale[kPacket], offset[kPacket];
+        take(shared.mean, pack, mean), take(shared.scale, pack, scale), take(shared.beta, pack, offset);
+        scalar_t* to = a.y + first + tile * kWidth;
 #pragma unroll
-                for (int k = 0; k < kPacket; ++k) {
-                    const int c = pack * kPacket + k;
-                    y.lane[k] = fmaf(v[k] - shared.mean[c], shared.scale[c], shared.beta[c]);
-                }
-                msbench::store_group_once(a.y + int64_t(row) * a.columns + column, 0, msbench::rounded<scalar_t>(y));
-            }
-            if (++slot0 == kSlots) slot0 = 0;
-            load();
+        for (int s = 0; s < kMostSteps; ++s) {
+            if (s >= own) continue;
+            unpack(held[s], v);
+            Group<float, kPacket> y;
+#pragma unroll
+            for (int k = 0; k < kPacket; ++k) y.lane[k] = fmaf(v[k] - mean[k], scale[k], offset[k]);
+            msbench::store_group_once(to + s * hop, 0, msbench::rounded<scalar_t>(y));
         }
     }
 }
