@@ -1,26 +1,29 @@
 // sorting, bf16: there are 65536 keys and no payload, so sorting is counting.
 //
 // Plans:
-//   rank_all      to 4096 elements: a block finds the places of 32 elements by comparing them with all; blocks do not talk.
-//   one_cluster   to 2^17: each of 16 blocks counts its part in shared memory; segments of 64 keys are dealt out to the blocks,
-//                 which add up what occurs through distributed shared memory and mark where runs start in the blocks that write them.
-//   whole_grid    beyond: the same by 132 blocks through L2 (cooperative, two grid barriers), where only segments of 64 keys that
-//                 occur are moved.
-// Each block writes an equal part of y, whatever the keys: a running maximum over the marks of the runs' starts.
+//   rank_all        to 1024 elements: a block finds the places of 32 elements by comparing them with all; blocks do not talk.
+//   rank_by_search  to 16384: the same with 32 to 128 elements in order, among which all others are looked up.
+//   one_cluster     to 2^17: each of 16 blocks counts its part in shared memory; segments of 64 keys are dealt out to the blocks,
+//                   which add up what occurs through distributed shared memory and mark where runs start in the blocks that write them.
+//   whole_grid      beyond: the same by 132 blocks through L2 (cooperative, two grid barriers), where only segments of 64 keys that
+//                   occur are moved.
+// The last two write an equal part of y a block, whatever the keys: a running maximum over the marks of the runs' starts.
 //
 // Bound: 4 bytes an element and one launch. 2^24 keys: 15.7 us of bytes, and the additions to shared memory take about as long.
-// Measured (H200, 2026-11-23, cold): 1024 5.0, 4096 7.5, 16384 and 65536 13.6, 2^24 43 us. Lost: fetching all counters of the cluster's
-// blocks, 16.6 us at 65536; the grid there, 16.2; the cluster at 4096, 13.4.
+// Measured (H200, cold): 2026-11-23: 1024 5.0, 65536 13.6, 2^24 43 us. 2026-11-24: 4096 5.7, 8192 7.3, 16384 10.0 us.
+// Lost: comparing with all at 4096, 7.1; the cluster at 8192 and 16384, 13.1, and at 4096, 13.4; fetching all counters of the cluster's
+// blocks, 16.6 at 65536; the grid there, 16.2.
 
 #include "msbench_cluster.cuh"
 #include "msbench_count_keys.cuh"
 #include "msbench_key_runs.cuh"
 #include "msbench_ordered_keys.cuh"
+#include "msbench_rank_by_search.cuh"
 
 namespace {
 
 constexpr int kThreads = 1024;
-constexpr int64_t kFew = 4096;
+constexpr int kFew = kThreads, kSearched = 16384;
 constexpr int kClusterBlocks = 16, kEach = 8, kOneCluster = kClusterBlocks * kThreads * kEach;
 constexpr int kPacket = 8;
 static_assert(kClusterBlocks == 16 && msbench::kSegments == kThreads);
@@ -56,21 +59,16 @@ struct Output {
     }
 };
 
-template <int kMost>
-__global__ void __launch_bounds__(kThreads) rank_all(const scalar_t* x, scalar_t* y, int n) {
-    __shared__ alignas(16) unsigned keys[kMost];
-    scalar_t raw[kMost / kThreads];
-#pragma unroll
-    for (int i = 0; i < kMost / kThreads; ++i) {
-        if (i * kThreads + threadIdx.x < n) raw[i] = x[i * kThreads + threadIdx.x];
-    }
-#pragma unroll
-    for (int i = 0; i < kMost / kThreads; ++i) {
-        const int at = i * kThreads + threadIdx.x;  // as floats bf16 end in 16 zeros, so no key is that of a missing one
-        keys[at] = at < n ? msbench::ordered_key(msbench::to_float(raw[i])) : msbench::kMissingKey;
-    }
+struct Keys {
+    static __device__ unsigned key(uint16_t bits) { return place_of(bits); }
+    static __device__ uint16_t element(unsigned key) { return uint16_t(bits_of(key)); }
+};
+
+__global__ void __launch_bounds__(kThreads) rank_all(const uint16_t* x, uint16_t* y, int n) {
+    __shared__ alignas(16) unsigned keys[kFew];
+    keys[threadIdx.x] = threadIdx.x < n ? Keys::key(x[threadIdx.x]) : msbench::kMissingKey;
     const unsigned place = msbench::rank_among(keys, n), index = blockIdx.x * 32 + threadIdx.x;
-    if (threadIdx.x < 32 && index < n) y[place] = msbench::from_float<scalar_t>(msbench::value_of_ordered(keys[index]));
+    if (threadIdx.x < 32 && index < n) y[place] = Keys::element(keys[index]);
 }
 
 struct ClusterShared {
@@ -178,13 +176,10 @@ extern "C" size_t sorting_workspace(int64_t N) {
 }
 
 extern "C" cudaError_t sorting(const scalar_t* x, scalar_t* y, int64_t N, void* workspace, size_t, cudaStream_t stream) {
-    if (N <= kFew) {
-        const auto kernel = N <= kThreads ? rank_all<kThreads> : rank_all<kFew>;
-        kernel<<<unsigned(msbench::ceil_div(N, 32)), kThreads, 0, stream>>>(x, y, int(N));
-        return cudaGetLastError();
-    }
     const auto from = reinterpret_cast<const uint16_t*>(x);
     const auto to = reinterpret_cast<uint16_t*>(y);
+    if (N <= kFew) return msbench::Launch(unsigned(msbench::ceil_div(N, 32)), kThreads, stream)(rank_all, from, to, int(N));
+    if (N <= kSearched) return msbench::sort_by_search<Keys, kSearched>(from, to, int(N), stream);
     if (N <= kOneCluster) {
         msbench::Launch launch(kClusterBlocks, kThreads, stream);
         return msbench::launch_clusters(kClusterBlocks, launch.shared(sizeof(ClusterShared)), one_cluster, from, to, int(N));

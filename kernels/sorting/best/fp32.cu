@@ -2,8 +2,8 @@
 // in shared memory.
 //
 // Plans:
-//   rank_all       to 4096 elements: a block finds the places of 32 elements by comparing them with all; blocks do not talk.
-//   one_cluster    to 16384: each of 16 blocks sorts a run (bitonic); every block gets all runs and looks its keys up in them.
+//   rank_all       to 1024 elements: a block finds the places of 32 elements by comparing them with all; blocks do not talk.
+//   rank_by_search to 114688: the same with 32 to 1024 elements in order, among which all others are looked up.
 //   whole_grid     beyond, cooperative:
 //     1. A histogram of upper halves, as for bf16, deals keys out to buckets of about 8192 keys, or of one upper half.
 //     2. x is scattered into the buckets, through shared memory, so that it is written in runs.
@@ -13,95 +13,39 @@
 //   Above 2^24: parts of 2^24 elements, then merges.
 //
 // Bound: 2^24 keys: 4 reads and 2 writes of 64 MiB are 94 us; the additions to shared memory take longer.
-// Measured (H200, 2026-11-23, cold): 1024 4.9, 4096 7.1, 65536 41, 2^24 335 us.
+// Measured (H200, cold): 2026-11-23: 1024 4.9, 2^24 335 us. 2026-11-24: 4096 5.3, 8192 6.9, 16384 9.6, 32768 15.8, 65536 27,
+// 100003 45, 131072 52 us. Lost: comparing with all at 4096, 6.6 (at 2048 it is as fast); 16 runs exchanged within a cluster at 16384,
+// 14.7; whole_grid at 32768, 41, and at 100003, 52; rank_by_search at 131072, 54. A line through its last two figures meets whole_grid's
+// near 123000.
+
+#include <cooperative_groups.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "msbench_bucket_sort.cuh"
-#include "msbench_cluster.cuh"
 #include "msbench_key_buckets.cuh"
+#include "msbench_launch.cuh"
+#include "msbench_rank_by_search.cuh"
 
 namespace {
 
-using msbench::bits_of_ordered;
-
 constexpr int kThreads = 1024, kBlocks = msbench::kCountBlocks;
-constexpr int64_t kFew = 4096, kClusterBlocks = 16, kOneCluster = kClusterBlocks * kThreads;
+constexpr int kFew = kThreads, kSearched = 112 * 1024;
 constexpr int64_t kLargest = int64_t(msbench::kIntervals) * msbench::kHeavy;
 
 // ---------------------------------------------------------------- small
 
-__device__ unsigned key_of(unsigned bits) {  // never that of a missing key
-    return min(msbench::ordered_bits(bits), 0xfffffffeu);
-}
+struct Keys {
+    static __device__ unsigned key(unsigned bits) { return min(msbench::ordered_bits(bits), 0xfffffffeu); }  // not a missing key's
+    static __device__ unsigned element(unsigned key) { return msbench::bits_of_ordered(key); }
+};
 
-template <int kMost>
 __global__ void __launch_bounds__(kThreads) rank_all(const unsigned* x, unsigned* y, int n) {
-    __shared__ alignas(16) unsigned keys[kMost];
-    unsigned raw[kMost / kThreads];
-#pragma unroll
-    for (int i = 0; i < kMost / kThreads; ++i) {
-        if (i * kThreads + threadIdx.x < n) raw[i] = x[i * kThreads + threadIdx.x];
-    }
-#pragma unroll
-    for (int i = 0; i < kMost / kThreads; ++i) {
-        const int at = i * kThreads + threadIdx.x;
-        keys[at] = at < n ? key_of(raw[i]) : msbench::kMissingKey;
-    }
+    __shared__ alignas(16) unsigned keys[kFew];
+    keys[threadIdx.x] = threadIdx.x < n ? Keys::key(x[threadIdx.x]) : msbench::kMissingKey;
     const unsigned place = msbench::rank_among(keys, n), index = blockIdx.x * 32 + threadIdx.x;
-    if (threadIdx.x < 32 && index < n) y[place] = bits_of_ordered(keys[index]);
-}
-
-// The block's keys, one a thread, in order (bitonic): partners within a warp by shuffles, others through shared memory.
-template <int kRun>
-__device__ unsigned block_sort(unsigned key) {
-    __shared__ unsigned buffer[2][kRun];
-    const int t = threadIdx.x;
-    int turn = 0;
-#pragma unroll
-    for (int size = 2; size <= kRun; size *= 2) {
-#pragma unroll
-        for (int d = size / 2; d > 0; d /= 2) {
-            unsigned other;
-            if (d >= 32) {
-                buffer[turn][t] = key;
-                __syncthreads();
-                other = buffer[turn][t ^ d];
-                turn ^= 1;
-            } else {
-                other = __shfl_xor_sync(~0u, key, d);
-            }
-            key = ((t & d) == 0) == ((t & size) == 0) ? min(key, other) : max(key, other);
-        }
-    }
-    return key;
-}
-
-// A key's place is the sum of what its places in the runs of all blocks are.
-template <int kRun>
-__global__ void __launch_bounds__(kRun) one_cluster(const unsigned* x, unsigned* y, int n) {
-    extern __shared__ unsigned runs[];
-    const auto cluster = cooperative_groups::this_cluster();
-    cluster.barrier_arrive();
-    const int t = threadIdx.x, rank = blockIdx.x, index = rank * kRun + t;
-    const unsigned key = block_sort<kRun>(index < n ? key_of(x[index]) : msbench::kMissingKey);
-    cluster.barrier_wait();
-#pragma unroll
-    for (int block = 0; block < kClusterBlocks; ++block) cluster.map_shared_rank(runs, block)[index] = key;
-    cluster.sync();
-    int place = t;
-#pragma unroll
-    for (int i = 1; i < kClusterBlocks; ++i) {
-        const int block = (rank + i) % kClusterBlocks;
-        const unsigned limit = key + (block < rank ? 1 : 0);  // of equal keys those of the lower block come first
-        const unsigned* const other = runs + block * kRun;
-        int below = 0;
-#pragma unroll
-        for (int half = kRun / 2; half > 0; half /= 2) below += other[below + half - 1] < limit ? half : 0;
-        place += below + (other[below] < limit);
-    }
-    if (key != msbench::kMissingKey) y[place] = bits_of_ordered(key);
+    if (threadIdx.x < 32 && index < n) y[place] = Keys::element(keys[index]);
 }
 
 // ---------------------------------------------------------------- whole_grid
@@ -189,22 +133,14 @@ constexpr size_t kWorkspace = (sizeof(msbench::KeyBuckets) + 255) / 256 * 256;
 
 // The counters and tables, the keys in their buckets, and, if there are more than kLargest, another array to merge from.
 extern "C" size_t sorting_workspace(int64_t N) {
-    return N <= kOneCluster ? 0 : kWorkspace + (N > kLargest ? kLargest + N : N) * sizeof(unsigned);
+    return N <= kSearched ? 0 : kWorkspace + (N > kLargest ? kLargest + N : N) * sizeof(unsigned);
 }
 
 extern "C" cudaError_t sorting(const scalar_t* x, scalar_t* y, int64_t N, void* workspace, size_t, cudaStream_t stream) {
     const auto from = reinterpret_cast<const unsigned*>(x);
     auto to = reinterpret_cast<unsigned*>(y);
-    if (N <= kFew) {
-        const auto kernel = N <= kThreads ? rank_all<kThreads> : rank_all<kFew>;
-        return msbench::Launch(unsigned(msbench::ceil_div(N, 32)), kThreads, stream)(kernel, from, to, int(N));
-    }
-    if (N <= kOneCluster) {
-        const int run = N <= kOneCluster / 2 ? kThreads / 2 : kThreads;
-        msbench::Launch launch(kClusterBlocks, run, stream);
-        const auto kernel = run == kThreads ? one_cluster<kThreads> : one_cluster<kThreads / 2>;
-        return msbench::launch_clusters(kClusterBlocks, launch.shared(kClusterBlocks * run * 4), kernel, from, to, int(N));
-    }
+    if (N <= kFew) return msbench::Launch(unsigned(msbench::ceil_div(N, 32)), kThreads, stream)(rank_all, from, to, int(N));
+    if (N <= kSearched) return msbench::sort_by_search<Keys, kSearched>(from, to, int(N), stream);
     auto work = static_cast<msbench::KeyBuckets*>(workspace);
     unsigned* const scattered = reinterpret_cast<unsigned*>(static_cast<char*>(workspace) + kWorkspace);
     if (N <= kLargest) return sort_part(from, to, int(N), work, scattered, stream);
