@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from sqlmodel import Session, SQLModel, col, delete, select
 
@@ -34,7 +34,8 @@ def drop_superseded(store: Store) -> dict[str, int]:
     Of evaluations these are kept, each with all its rows:
 
     - the newest that judged a version on a device, and what its harness found wrong with the version before,
-    - of every two versions and case the newest group in which they were timed together, and all others of that group,
+    - of every two versions and case the newest group in which they were timed together, and all others of that group; of those of
+      runs' steps and of the others the newest each, since only the others rank versions,
     - the newest profile of a version on a case,
     - what a run's steps point to, with what was timed beside it, and the original of what repeats a record.
 
@@ -73,7 +74,7 @@ def _needed(session: Session) -> set[str]:
     stories = set(session.exec(select(StepRow.evaluation_id).where(col(StepRow.evaluation_id).is_not(None))))
     beside = {id for members in groups.values() if members & stories for id in members}
     needed = {id for id in stories | beside if id is not None}
-    needed |= {id for group in _newest_together(session) for id in groups[group]}
+    needed |= {id for group in _newest_together(session, _timed_with(needed, groups)) for id in groups[group]}
     needed |= set(_judging(session, evaluations)) | set(_profiled(session))
     return needed | {one.recorded_from for one in evaluations if one.id in needed and one.recorded_from}
 
@@ -84,6 +85,15 @@ def _groups(session: Session) -> dict[str, set[str]]:
     for group, evaluation in session.exec(select(MeasurementRow.group_id, MeasurementRow.evaluation_id)):
         groups[group].add(evaluation)
     return groups
+
+
+def _timed_with(evaluations: set[str], groups: Mapping[str, set[str]]) -> set[str]:
+    """These and those of the same sessions: evaluations belong to one that have a group in common (``store.timings``)."""
+    found, more = set(evaluations), set(evaluations)
+    while more:
+        more = {id for members in groups.values() if members & more for id in members} - found
+        found |= more
+    return found
 
 
 def _judging(session: Session, evaluations: Iterable[EvaluationRow]) -> Iterator[str]:
@@ -106,8 +116,8 @@ def _judging(session: Session, evaluations: Iterable[EvaluationRow]) -> Iterator
             yield from alike
 
 
-def _newest_together(session: Session) -> set[str]:
-    """Of every two versions (and every version alone), device and case the newest group that timed both."""
+def _newest_together(session: Session, of_runs: set[str]) -> set[str]:
+    """Of every two versions (and every version alone), device and case the newest group that timed both, ``of_runs`` and else."""
     query = (
         select(MeasurementRow.group_id, CaseRow, EvaluationRow)
         .join(EvaluationRow, col(EvaluationRow.id) == col(MeasurementRow.evaluation_id))
@@ -120,10 +130,12 @@ def _newest_together(session: Session) -> set[str]:
     members: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for group, case, evaluation in rows:
         members[evaluation.device_id, group, case.id].append(evaluation.version_id)
-    newest: dict[tuple[str, str, str, str], str] = {}
+    newest: dict[tuple[str, str, str, str, bool], str] = {}
     for group, case, evaluation in rows:
         for other in members[evaluation.device_id, group, case.id]:
-            newest.setdefault((evaluation.device_id, case.name, evaluation.version_id, other), group)
+            newest.setdefault(
+                (evaluation.device_id, case.name, evaluation.version_id, other, evaluation.id in of_runs), group
+            )
     return set(newest.values())
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from msbench.errors import IntegrityError, StoreError
@@ -38,7 +38,7 @@ VERSIONS = [
 SESSIONS = st.lists(
     st.one_of(
         st.tuples(
-            st.just("measure"),
+            st.sampled_from(["measure", "step"]),
             st.sets(st.integers(0, 4), min_size=1),
             st.sets(st.integers(0, 2), min_size=1),
             st.booleans(),
@@ -50,16 +50,22 @@ SESSIONS = st.lists(
 
 
 def record(store: Store, sessions: Sequence[tuple[Any, ...]], first: int = 0) -> None:
-    """Sessions of bench one after the other, of some versions on some cases."""
+    """Sessions one after the other, of some versions on some cases: of bench, or of a run's step, which tried the last version."""
     store.add_ceilings(GPU, factories.CEILINGS)
     for at, (deed, *rest) in enumerate(sessions, first):
-        if deed == "measure":
+        if deed in ("measure", "step"):
             chosen, cases, on_gpu = rest
             versions = {VERSIONS[i]: 0.3 + 0.1 * i + 0.02 * at for i in sorted(chosen)}
             some: list[Case] = [OP.cases[i] for i in sorted(cases)]
             device = GPU if on_gpu else CPU
             evaluations = measured(OP, versions, at=10.0 * at, cases=some, rounds=3, seed=at, device=device)
             store.add_evaluations(OP, evaluations)
+            if deed == "step":
+                tried = VERSIONS[max(chosen)].id
+                run = run_row(OP, run_id=f"{at:032x}", best_version_id=tried)
+                store.start_run(run)
+                newest = store.evaluations(tried)[-1].id
+                store.add_step(step_row(run, 1, "improved", version_id=tried, evaluation_id=newest))
         else:
             status = Status.UNSUPPORTED if rest[1] == "is not run" else Status.CHECK_FAILED
             for again in range(2 if rest[1] == "fails twice" else 1):
@@ -86,6 +92,7 @@ def shown(store: Store) -> list[Any]:
 
 @settings(max_examples=turns.examples(60), deadline=None)
 @given(SESSIONS)
+@example([(deed, {0, 1, ours}, {0, 1, 2}, True) for deed, ours in (("measure", 4), ("measure", 3), ("step", 3))])
 def test_dropping_what_is_superseded_changes_no_figure(sessions: Sequence[tuple[Any, ...]]) -> None:
     with Store(":memory:") as store:
         record(store, sessions)
