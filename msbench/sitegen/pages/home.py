@@ -18,7 +18,7 @@ from msbench.statistics import joint_mean
 from msbench.store.ratios import Ratio
 
 NAVIGATION = (("Tasks", "index.html#tasks"), ("Runs", "index.html#runs"))
-STORIES = 2
+STORIES = 5
 OURS = "With versions of our own"
 """The first group of the table of tasks: what a reader came for."""
 
@@ -153,16 +153,20 @@ def row(site: Site, task_id: str) -> dict[str, Any]:
 
 
 def stories(site: Site) -> list[Run]:
-    """The runs worth reading first: with progress, one a task, recorded conversations before replays of them."""
+    """The runs worth reading first, one an operator: recorded conversations before replays of them, progress with failures before
+    progress alone, many steps before few, and of those the largest gain.
+    """
     found: dict[str, Run] = {}
 
-    def worth(run: Run) -> tuple[bool, bool, int, str]:
+    def worth(run: Run) -> tuple[bool, int, int, float, str]:
         improved = sum(s.outcome == Outcome.IMPROVED for s in run.steps)
-        return run.replayed, not improved, -len(run.steps), run.row.id
+        other = sum(s.outcome not in (Outcome.IMPROVED, Outcome.BASELINE) for s in run.steps)
+        gain = max((s.speedup or 0.0 for s in run.steps), default=0.0)
+        return run.replayed, -(improved > 0) - (improved > 0 and other > 0), -len(run.steps), -gain, run.row.id
 
     for run in sorted(site.runs.values(), key=worth):
         if run.steps:
-            found.setdefault(run.task.id, run)
+            found.setdefault(run.task.operator, run)
     return list(found.values())[:STORIES]
 
 

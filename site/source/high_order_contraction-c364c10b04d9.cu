@@ -1,0 +1,205 @@
+// C[a,b,c] = sum over x, y of A[a,x,b,y] B[x,c,y]: the product of a matrix with rows (a, b) and one with columns c, both with k = (x, y).
+//
+// Idea: a row's elements lie in runs of y, and nothing has to be permuted. In fp32 the split into two fp16 parts
+// (msbench_split_product.cuh) reads them from where they are. In bf16 TMA makes panels of them (`runs`): a box for each x, with rows of
+// y, which wgmma reads in the swizzle of that size, so that the product is that of msbench_tiles.cuh. Other y than 16, 32, 64, and rows
+// that make no whole boxes (`packed`): a first kernel writes rows one after another; with y = 8 that takes 15.6 us where boxes of
+// 16-byte rows take 25.3. Small products are plain arithmetic in one launch (msbench_small_product.cuh), in fp32 also larger ones with K up to
+// 256, up to 2^29 multiply-adds, where y is a multiple of four (msbench_short_sums.cuh).
+//
+// Measured (H200, 2026-11-23, cold): bf16 85 us for 512 x 256 x 256, 16 x 32 (packed 128), fp32 404. Short sums (November 2026): 10.0 us for
+// 128 x 128 x 64, 8 x 8 (split 20.0), 23.4 with 16 x 16 (29.5), 48.0 for 256 x 256 x 128, 8 x 8 (49.0); with 16 x 16 they would lose, 149 to 100.
+//
+// Bound (512 x 256 x 256, 16 x 32): bf16 201 MB, 47 us, or 44 us of flops. fp32 0.8 GB, 190 us, and 6 flops for 2, 129 us.
+#include "msbench_divisor.cuh"
+#include "msbench_small_product.cuh"
+#if MSBENCH_BF16
+#include "msbench_tile_product.cuh"
+#else
+#include "msbench_short_sums.cuh"
+#include "msbench_split_product.cuh"
+#endif
+
+namespace {
+
+using namespace msbench;
+
+constexpr int64_t kSmall = int64_t(sizeof(scalar_t) == 2 ? 1 : 8) << 22;  // multiply-adds up to which plain arithmetic is faster
+constexpr int kPackThreads = 256;
+
+// Element (n, k) of either factor: n = (outer, inner), k = (x, y).
+struct Factor {
+    const scalar_t* data;
+    int64_t outer_step, x_step;
+    int count, K;
+    Divisor inner, y;
+
+    __device__ __forceinline__ const scalar_t* at(int n, int k) const {
+        const int outer = int(inner.quotient(n)), x = int(y.quotient(k));
+        return data + outer * outer_step + x * x_step + int64_t(n - outer * int(inner.d)) * y.d + (k - x * int(y.d));
+    }
+};
+
+// The second factor of multiply_small, by (k, n).
+struct Turned {
+    Factor factor;
+    __device__ __forceinline__ const scalar_t* at(int k, int n) const { return factor.at(n, k); }
+};
+
+#if MSBENCH_BF16
+
+int64_t pitch_of(int64_t K) {
+    return ceil_div(K, 8) * 8;
+}
+
+int64_t packed_bytes(int64_t count, int64_t K) {
+    return ceil_div(count * pitch_of(K) * 2, 256) * 256;
+}
+
+// Writes the rows of both factors one after another, `row_packets` of 16 bytes each. kWhole: packets lie side by side in the factor, too.
+template <bool kWhole>
+__device__ __forceinline__ void pack_row(const Factor& f, Packet<scalar_t>* to, int64_t i, const Divisor& row_packets) {
+    const int n = int(row_packets.quotient(unsigned(i))), k = int(i - int64_t(n) * row_packets.d) * 8;
+    Packet<scalar_t> packet;
+    if constexpr (kWhole) {
+        packet = *reinterpret_cast<const Packet<scalar_t>*>(f.at(n, k));
+    } else {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) packet.lane[j] = k + j < f.K ? *f.at(n, k + j) : scalar_t(0.0f);
+    }
+    to[i] = packet;
+}
+
+template <bool kWhole>
+__global__ void __launch_bounds__(kPackThreads)
+    pack_rows(const Factor left, const Factor right, Packet<scalar_t>* packed_left, Packet<scalar_t>* packed_right, const Divisor row_packets) {
+    cudaTriggerProgrammaticLaunchCompletion();
+    const int64_t i = int64_t(blockIdx.x) * kPackThreads + threadIdx.x, lefts = int64_t(left.count) * row_packets.d;
+    if (i < lefts) pack_row<kWhole>(left, packed_left, i, row_packets);
+    else if (i < lefts + int64_t(right.count) * row_packets.d) pack_row<kWhole>(right, packed_right, i - lefts, row_packets);
+}
+
+cudaError_t multiply_packed(const Factor& left, const Factor& right, scalar_t* C, void* workspace, cudaStream_t stream) {
+    const int64_t M = left.count, N = right.count, K = left.K, packets = pitch_of(K) / 8;
+    char* base = static_cast<char*>(workspace);
+    auto* packed_left = reinterpret_cast<Packet<scalar_t>*>(base);
+    auto* packed_right = reinterpret_cast<Packet<scalar_t>*>(base + packed_bytes(M, K));
+    const bool whole = left.y.d % 8 == 0 && packets_allowed(left.data, right.data);
+    const cudaError_t status = Launch(dim3(unsigned(ceil_div((M + N) * packets, kPackThreads))), dim3(kPackThreads), stream)(
+        whole ? pack_rows<true> : pack_rows<false>, left, right, packed_left, packed_right, Divisor(uint32_t(packets)));
+    if (status != cudaSuccess) return status;
+    return multiply_tiles<false>({packed_left->lane, M, K, pitch_of(K)}, {packed_right->lane, N, K, pitch_of(K)}, C, N,
+                                 base + packed_bytes(M, K) + packed_bytes(N, K), true, stream);
+}
+
+size_t product_bytes(int64_t M, int64_t N, int64_t K) {
+    return size_t(packed_bytes(M, K) + packed_bytes(N, K)) + multiply_tiles_bytes<false>(M, N, K);
+}
+
+// Panels straight from the arrays: one box for each x, rows of kY elements, in the swizzle of that size. `b`: rows of A's inner index.
+template <class T, int kY>
+struct Runs {
+    static constexpr bool kNFastest = false;
+    static constexpr int kRowBytes = kY * 2;
+
+    static __device__ __forceinline__ void copy(unsigned char* to_a, unsigned char* to_b, const CUtensorMap* a_map, const CUtensorMap* b_map,
+                                                Barrier& filled, int row, int column, int k, int b) {
+#pragma unroll
+        for (int i = 0; i < tile_product::kTileK / kY; ++i) {
+            copy_box(to_a + i * T::kTileM * kRowBytes, a_map, filled, 0, row % b, k / kY + i, row / b);
+            copy_box(to_b + i * T::kTileN * kRowBytes, b_map, filled, 0, column, k / kY + i, 0);
+        }
+    }
+    static __device__ __forceinline__ uint64_t start(SharedAddress at, int rows) {
+        constexpr uint64_t kSwizzle = kY == 64 ? 1 : kY == 32 ? 2 : 3;
+        return kSwizzle << 62 | descriptor_cores(at, rows * kRowBytes, 8 * kRowBytes);
+    }
+    static __device__ __forceinline__ uint64_t a_start(SharedAddress at) { return start(at, T::kTileM); }
+    static __device__ __forceinline__ uint64_t b_start(SharedAddress at) { return start(at, T::kTileN); }
+    static constexpr int offset(int step, int rows) { return step * kMmaK / kY * rows * kRowBytes + step * kMmaK % kY * 2; }
+    static constexpr int a_offset(int step) { return offset(step, T::kTileM); }
+    static constexpr int b_offset(int step) { return offset(step, T::kTileN); }
+};
+
+// Tiles of rows of A have to be whole boxes.
+bool fits(const Factor& left, const Factor& right, int tile_m) {
+    const int b = int(left.inner.d), y = int(left.y.d);
+    const bool run = y == 16 || y == 32 || y == 64, box = b % tile_m == 0 || tile_m % b == 0;
+    return run && box && packets_allowed(left.data, right.data);
+}
+
+template <class T, int kY>
+cudaError_t multiply_runs(const Factor& left, const Factor& right, scalar_t* C, cudaStream_t stream) {
+    const int64_t M = left.count, N = right.count, K = left.K, b = left.inner.d, x = K / kY;
+    const TensorMaps maps;
+    CUtensorMap a_map, b_map;
+    const auto describe = [&](CUtensorMap* map, const scalar_t* data, int64_t rows, int64_t outer, int64_t box_rows, int64_t box_outer) {
+        return maps.describe<4>(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, data, {kY, cuuint64_t(rows), cuuint64_t(x), cuuint64_t(outer)},
+                                {kY * 2, cuuint64_t(rows * kY * 2), cuuint64_t(x * rows * kY * 2)}, {kY, cuuint32_t(box_rows), 1, cuuint32_t(box_outer)},
+                                kY == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                                : kY == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                           : CU_TENSOR_MAP_SWIZZLE_32B);
+    };
+    const int64_t box_rows = std::min<int64_t>(b, T::kTileM);
+    cudaError_t status = describe(&a_map, left.data, b, M / b, box_rows, T::kTileM / box_rows);
+    if (status == cudaSuccess) status = describe(&b_map, right.data, N, 1, T::kTileN, 1);
+    if (status != cudaSuccess) return status;
+    const tile_product::Shape shape{int(M), int(N), int(K), int(K), 1, N, N % 8 == 0 && packets_allowed(C)};
+    return tile_product::launch<T, Runs<T, kY>, false>(a_map, b_map, C, shape, int(b), false, stream);
+}
+
+template <class T>
+cudaError_t multiply_runs(const Factor& left, const Factor& right, scalar_t* C, cudaStream_t stream) {
+    switch (left.y.d) {
+        case 16: return multiply_runs<T, 16>(left, right, C, stream);
+        case 32: return multiply_runs<T, 32>(left, right, C, stream);
+        default: return multiply_runs<T, 64>(left, right, C, stream);
+    }
+}
+
+cudaError_t multiply(const Factor& left, const Factor& right, scalar_t* C, void* workspace, cudaStream_t stream) {
+    using tile_product::Tile;
+    const bool wide = right.count > 64 && int64_t(left.count) * right.count >= 132 * 128 * 128;
+    if (!fits(left, right, wide ? 128 : 64)) return multiply_packed(left, right, C, workspace, stream);
+    if (wide && right.count > 128) return multiply_runs<Tile<2, 256, 4>>(left, right, C, stream);
+    return wide ? multiply_runs<Tile<2, 128, 6>>(left, right, C, stream) : multiply_runs<Tile<1, 64, 8>>(left, right, C, stream);
+}
+
+#else
+
+bool short_sums_pay(const Factor& left, const Factor& right) {
+    const bool few = left.K <= 256 && int64_t(left.count) * right.count * left.K <= int64_t(1) << 29;
+    return few && left.y.d % 4 == 0 && packets_allowed(left.data, right.data);
+}
+
+cudaError_t multiply(const Factor& left, const Factor& right, scalar_t* C, void* workspace, cudaStream_t stream) {
+    if (short_sums_pay(left, right)) return short_sums::launch(left, right, C, stream);
+    const auto lines = [](const Factor& f) {
+        return Lines{f.data, f.count, f.K, int(f.inner.d), int(f.y.d), f.outer_step, f.y.d, f.x_step, 1};
+    };
+    return multiply_split(lines(left), lines(right), C, right.count, workspace, false, stream);
+}
+
+size_t product_bytes(int64_t M, int64_t N, int64_t K) {
+    return split_product_bytes(M, N, K);
+}
+
+#endif
+
+bool small(int64_t a, int64_t b, int64_t c, int64_t x, int64_t y) {
+    return c <= 16 || a * b * c * x * y <= kSmall;
+}
+
+}  // namespace
+
+extern "C" size_t high_order_contraction_workspace(int64_t a, int64_t b, int64_t c, int64_t x, int64_t y) {
+    return small(a, b, c, x, y) ? 0 : product_bytes(a * b, c, x * y);
+}
+
+extern "C" cudaError_t high_order_contraction(const scalar_t* A, const scalar_t* B, scalar_t* C, int64_t a, int64_t b, int64_t c, int64_t x,
+                                              int64_t y, void* workspace, size_t, cudaStream_t stream) {
+    const Factor left{A, x * b * y, b * y, int(a * b), int(x * y), Divisor(uint32_t(b)), Divisor(uint32_t(y))};
+    const Factor right{B, 0, c * y, int(c), int(x * y), Divisor(uint32_t(c)), Divisor(uint32_t(y))};
+    if (small(a, b, c, x, y)) return multiply_small(left, Turned{right}, C, c, a * b, c, x * y, false, stream);
+    return multiply(left, right, C, workspace, stream);
+}
