@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from msbench.errors import SpecError
 from msbench.harness.inputs import Draw
 from msbench.operators import keys, patchwork
+from tests import turns
 
 seeds = st.integers(0, 10**9)
-some = settings(deadline=None, max_examples=40)
+some = settings(deadline=None, max_examples=turns.examples(40))
 
 
 CERTAIN = set(patchwork.EVERY) - {"uniform", "few", "spiked", "lone"}

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msbench.spec import Case, Precision
+from tests import turns
 from tests.test_operators_bounds import (
     FP32,
     OPERATORS,
@@ -82,7 +83,7 @@ WITH_PRODUCTS: dict[str, tuple[Case, Callable[[Arrays, Callable[..., Any]], Any]
 
 
 @pytest.mark.parametrize("name", WITH_PRODUCTS)
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=turns.examples(10))
 @given(seeds)
 def test_two_bf16_numbers_are_no_fp32_number(name: str, seed: int) -> None:
     """In a long sum their errors hide among those of fp32, so there are inputs with few terms."""

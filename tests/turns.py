@@ -41,7 +41,7 @@ def has_turn(what: str) -> bool:
 
 
 def share(items: Sequence[T]) -> list[T]:
-    """Those in the part that is run, every fourth one."""
+    """Those in the part that is run, one of ``PARTS`` in a row."""
     chosen = part()
     return list(items if chosen is None else items[chosen::PARTS])
 
