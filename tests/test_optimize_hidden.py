@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from msbench import resources
+from msbench import operators, resources
 from msbench.errors import MsbenchError
 from msbench.harness.evaluate import Plan
 from msbench.model import CheckResult, Failure, Fault
@@ -167,12 +167,18 @@ def test_no_shipped_prompt_names_a_hidden_size() -> None:
 
 
 def _hidden_numbers(store: Store, run: RunRow) -> set[str]:
-    """Sizes of at least four digits that only hidden cases have."""
-    known = {case.id: case for case in Settings.read(run.settings).plan.cases}
-    public = {str(size) for case in known.values() for _, size in case.dims}
+    """Sizes of at least four digits that only hidden cases have: no public case, no bound of a dimension, no fact of a build."""
+    op = operators.load(run.task_id.partition("/")[0])
+    public = {str(bound) for dim in op.dims for bound in (dim.low, dim.high)}
+    public |= {str(size) for case in Settings.read(run.settings).plan.cases for _, size in case.dims}
     hidden: set[str] = set()
     for step in store.steps(run.id):
-        for check in store.evaluation(step.evaluation_id).checks if step.evaluation_id else ():
+        if step.evaluation_id is None:
+            continue
+        evaluation = store.evaluation(step.evaluation_id)
+        for facts in evaluation.build.kernels if evaluation.build else ():
+            public.update(map(str, facts.values()))
+        for check in evaluation.checks:
             if check.case.split is Split.HELDOUT:
                 hidden.update(str(size) for _, size in check.case.dims)
     return {number for number in hidden - public if len(number) >= 4}

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from msbench import agents
+from msbench import agents, providers
+from msbench.executors.recorded import RecordedExecutor
 from msbench.harness.evaluate import Checks, Plan
 from msbench.model import Candidate, Origin, Precision
 from msbench.optimize import Settings, Summary, optimize, rungs
@@ -100,6 +101,25 @@ def test_only_what_is_not_clearly_slower_is_measured_in_full(task: Task, store: 
     assert set(notes[steps[2].id]["seconds"]) == {"build", "screening"}
     assert set(notes[steps[1].id]["seconds"]) == {"build", "screening", "full"}
     assert notes[steps[4].id]["seconds"] == {"build": 2.5, "screening": 0.5}
+
+
+def test_a_draft_that_was_given_up_is_so_again_when_its_run_is_replayed(
+    task: Task, store: Store, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a GPU: times are those recorded, which are of the screening's cases alone."""
+    first = go(task, store, {"planner": [planned(2.0)] * 3, "coder": coded(kernel(2.0), kernel(1.5), kernel(2.5))}, 3)
+    monkeypatch.setattr("msbench.optimize.engine.evaluate", world.recall)
+    recorded = RecordedExecutor(FakeExecutor("cpu", measures=False), store)  # type: ignore[arg-type]
+    with Store(":memory:") as local:
+        again = optimize(
+            task, strategy=agents.pick("cudamaster"), provider=providers.pick("replay", store=store), executor=recorded, store=local,
+            readers=store, settings=Settings(optimizing.plan(task), 3, None),
+        )  # fmt: skip
+        assert again.note == "All 6 prompts were the recorded ones."
+        told = [(step.outcome, step.speedup, step.held, step.lesson) for step in local.steps(again.run_id)]
+    steps = store.steps(first.run_id)
+    assert told == [(step.outcome, step.speedup, step.held, step.lesson) for step in steps]
+    assert steps[2].outcome == "slower" and steps[2].speedup is None
 
 
 def test_a_draft_that_was_given_up_is_so_again_when_its_run_is_resumed(task: Task, store: Store, world: World) -> None:

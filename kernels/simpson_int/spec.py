@@ -61,6 +61,7 @@ OPERATOR = Operator(
     bound=bound,
     nbytes=lambda itemsize, N: (N + 1) * itemsize,
     flops=lambda N: 2 * N + 3,
+    flops_note="A sample's weight counts as an operation; a kernel that adds up samples of the same weight multiplies their sum once.",
     bound_note=(
         "A sum of N weighted samples in fp32, in any order, errs by 8·2⁻²⁴·√min(N, 4096) times its largest partial sum "
         "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(wᵢyᵢ)². Six roundings "

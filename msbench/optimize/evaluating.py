@@ -116,7 +116,7 @@ class Evaluating:
             stored += group[: len(yardsticks)]
             for step, evaluation in zip(left, group[len(yardsticks) :], strict=True):
                 _count(seconds[step], "full", evaluation)
-                results[step] = evaluation, False
+                results[step] = evaluation, not self._executor.measures and self._is_part(evaluation)  # as recorded
         own_ids = self._store(stored, [evaluation for evaluation, _ in results.values()])
         for step in results:
             self._tell("evaluated", results[step][0].status.value, step)
@@ -160,7 +160,10 @@ class Evaluating:
 
     def _was_screened(self, evaluation_id: str) -> bool:
         """Whether a stored evaluation is that of a draft that the screening gave up."""
-        evaluation = self._journal.evaluation(evaluation_id)
+        return self._is_part(self._journal.evaluation(evaluation_id))
+
+    def _is_part(self, evaluation: Evaluation) -> bool:
+        """Whether only some of the cases were timed."""
         measured = {m.case.id for m in evaluation.measurements}
         return evaluation.status in USABLE and 0 < len(measured) < len(self._plan.cases)
 
