@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-PARTS = 5
+PARTS = 7
 VARIABLE = "MSBENCH_TEST_PART"
 T = TypeVar("T")
 
