@@ -34,11 +34,18 @@ def gather(store: Store, task: Task) -> tuple[str, ...]:
         known, step = pair
         return known.operator != task.operator.name, -(step.speedup or 0.0), step.id
 
-    ordered = sorted(found, key=order)
+    ordered = _once_each(sorted(found, key=order))
     gains = [pair for pair in ordered if pair[1].outcome == Outcome.IMPROVED]
     failures = [pair for pair in ordered if pair[1].outcome in (Outcome.SLOWER, Outcome.FAILED) and pair[1].plan]
-    lines = [*dict.fromkeys(map(_line, gains))][:GAINS] + [*dict.fromkeys(map(_line, failures))][:FAILURES]
-    return tuple(lines)
+    return tuple(map(_line, gains[:GAINS] + failures[:FAILURES]))
+
+
+def _once_each(pairs: list[tuple[TaskRow, StepRow]]) -> list[tuple[TaskRow, StepRow]]:
+    """Without the repetitions of a version that several runs tried."""
+    first: dict[str | None, tuple[TaskRow, StepRow]] = {}
+    for pair in pairs:
+        first.setdefault(pair[1].version_id, pair)
+    return [*first.values()]
 
 
 def _line(pair: tuple[TaskRow, StepRow]) -> str:
