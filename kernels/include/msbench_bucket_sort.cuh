@@ -6,7 +6,7 @@
 
 namespace msbench {
 
-constexpr int kLight = 16384, kLightEach = kLight / kCountThreads, kCrowd = 48;  // keys at one place that are compared with each other
+constexpr int kCrowd = 48;  // keys at one place that are compared with each other
 
 struct HeavyShared {
     alignas(16) uint16_t marks[kKeys];
@@ -99,27 +99,32 @@ __device__ inline bool sort_heavy(const unsigned* from, HeavyOutput out, HeavySh
     return true;
 }
 
+// Of a block with kThreads that sorts kEach keys a thread.
+template <int kThreads, int kEach>
 struct LightShared {
-    unsigned staged[kLight], place[kLight + 4];
+    static constexpr int kRows = (kEach + 3) / 4;
+    alignas(16) unsigned place[kRows * 4 * kThreads + 4], staged[kRows * 4 * kThreads];
 };
 
-// Up to kLight keys of any bins: where a key would be if the keys of its bin were spread evenly is nearly its place.
-__device__ inline void sort_light(const unsigned* from, unsigned* y, int count, unsigned first, const uint2* bin, LightShared& shared) {
+// Keys of any bins: where a key would be if the keys of its bin were spread evenly is nearly its place.
+template <int kThreads, int kEach>
+__device__ inline void sort_light(const unsigned* from, unsigned* y, int count, unsigned first, const uint2* bin,
+                                  LightShared<kThreads, kEach>& shared) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int rows = (count + 4 * kCountThreads - 1) / (4 * kCountThreads);  // of 32 times four counters, for each warp
-    clear_shared(shared.place, rows * 16 * kCountThreads);
-    unsigned key[kLightEach], place[kLightEach];
-    const auto has = [&](int i) { return i * kCountThreads + int(threadIdx.x) < count; };
+    const int rows = (count + 4 * kThreads - 1) / (4 * kThreads);  // of 32 times four counters, for each warp
+    for (int r = 0; r < rows; ++r) reinterpret_cast<uint4*>(shared.place)[r * kThreads + threadIdx.x] = make_uint4(0, 0, 0, 0);
+    unsigned key[kEach], place[kEach];
+    const auto has = [&](int i) { return i * kThreads + int(threadIdx.x) < count; };
 #pragma unroll
-    for (int i = 0; i < kLightEach; ++i) key[i] = has(i) ? from[i * kCountThreads + threadIdx.x] : 0;
+    for (int i = 0; i < kEach; ++i) key[i] = has(i) ? from[i * kThreads + threadIdx.x] : 0;
 #pragma unroll
-    for (int i = 0; i < kLightEach; ++i) {
+    for (int i = 0; i < kEach; ++i) {
         const uint2 own = has(i) ? bin[key[i] >> 16] : make_uint2(first, 0);
         place[i] = own.x - first + ((key[i] & 0xffff) * own.y >> 16);
     }
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < kLightEach; ++i) {
+    for (int i = 0; i < kEach; ++i) {
         if (has(i)) place[i] = place[i] << 16 | atomicAdd(&shared.place[place[i]], 1);
     }
     __syncthreads();
@@ -135,16 +140,16 @@ __device__ inline void sort_light(const unsigned* from, unsigned* y, int count, 
         at += __shfl_sync(~0u, through, 31);
         most = max(max(most, max(number.x, number.y)), max(number.z, number.w));
     }
-    if (threadIdx.x == 0) shared.place[rows * 4 * kCountThreads] = count;
+    if (threadIdx.x == 0) shared.place[rows * 4 * kThreads] = count;
     const bool crowded = __syncthreads_or(most > kCrowd);
 #pragma unroll
-    for (int i = 0; i < kLightEach; ++i) {
+    for (int i = 0; i < kEach; ++i) {
         if (has(i)) shared.staged[shared.place[place[i] >> 16] + (place[i] & 0xffff)] = key[i];
     }
     __syncthreads();
     if (!crowded) {
 #pragma unroll
-        for (int i = 0; i < kLightEach; ++i) {
+        for (int i = 0; i < kEach; ++i) {
             if (!has(i)) continue;
             const unsigned start = shared.place[place[i] >> 16], end = shared.place[(place[i] >> 16) + 1], self = start + (place[i] & 0xffff);
             place[i] = start;
@@ -155,27 +160,26 @@ __device__ inline void sort_light(const unsigned* from, unsigned* y, int count, 
         }
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < kLightEach; ++i) {
+        for (int i = 0; i < kEach; ++i) {
             if (has(i)) shared.staged[place[i]] = key[i];
         }
         __syncthreads();
-    } else {  // bitonic
+    } else {  // bitonic, whose first step of each length is mirrored, so that what is behind the end would stay there
         const int size = count <= 1 ? 1 : 1 << (32 - __clz(count - 1));
-        for (int i = count + threadIdx.x; i < size; i += kCountThreads) shared.staged[i] = ~0u;
-        __syncthreads();
         for (int length = 2; length <= size; length *= 2) {
             for (int d = length / 2; d > 0; d /= 2) {
-                for (int i = threadIdx.x; i < size / 2; i += kCountThreads) {
-                    const int a = i / d * 2 * d + i % d, b = a + d;
+                for (int i = threadIdx.x; i < size / 2; i += kThreads) {
+                    const int begin = i / d * 2 * d, a = begin + i % d, b = 2 * d == length ? begin + length - 1 - i % d : a + d;
+                    if (b >= count) continue;
                     const unsigned low = shared.staged[a], high = shared.staged[b];
-                    if ((low > high) == ((a & length) == 0)) shared.staged[a] = high, shared.staged[b] = low;
+                    if (low > high) shared.staged[a] = high, shared.staged[b] = low;
                 }
                 __syncthreads();
             }
         }
     }
 #pragma unroll 4
-    for (int i = threadIdx.x; i < count; i += kCountThreads) y[i] = bits_of_ordered(shared.staged[i]);
+    for (int i = threadIdx.x; i < count; i += kThreads) y[i] = bits_of_ordered(shared.staged[i]);
     __syncthreads();
 }
 

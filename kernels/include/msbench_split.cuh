@@ -1,92 +1,21 @@
 // fp32 matrices in two fp16 parts a number, x = (high + low / 2048) * unscale, in one launch and one read, for products of fp32 accuracy
 // on tensor cores.
 //
-// A power of two brings each line's largest element into [2^14, 2^15), and because the low part is scaled up by itself, elements down to
-// 2^-27 of the largest keep 22 bits. high * high + (high * low + low * high) / 2048 then errs by 8 * 2^-24 of a product at most. What
-// fp16 cannot hold is written into the line's unscale, see Planes.
+// high * high + (high * low + low * high) / 2048 errs by 8 * 2^-24 of a product at most. What fp16 cannot hold is written into the
+// line's unscale and losses (msbench_split_scales.cuh).
 //
 // A cluster has 16 lines (64, 128 where K is short), each of its blocks a part of K: it stages its part in shared memory while it looks
 // for the extremes, which the blocks exchange, and splits it from there. Bytes: 4 read and 4 written for each element.
 #pragma once
 
 #include <cooperative_groups.h>
-#include <cuda_fp16.h>
 
 #include "msbench.cuh"
 #include "msbench_cluster.cuh"
 #include "msbench_lines.cuh"
+#include "msbench_split_scales.cuh"
 
 namespace msbench {
-
-// ---------------------------------------------------------------- planes
-
-constexpr int kPanelK = 32, kPanelRowBytes = kPanelK * 2, kPlanes = 2;
-constexpr float kLowScale = 2048.0f;
-
-// Panels of 32 k: [panel][plane][eight lines][four chunks][line], a chunk being 8 elements of a line: cores as wgmma reads them, so that
-// plain bulk copies bring them. `lines` and panels are rounded up with zeros; see split_layout.
-//
-// Of unscales the size is a power of two. Negative: the line has elements below 2^-27 of its largest. NaN, negative as well: it has others
-// that are not finite, or beyond 2^±80.
-struct Planes {
-    unsigned char* panels;
-    float* unscales;
-    int lines;
-
-    __device__ __forceinline__ unsigned char* panel(int panel, int plane, int line) const {
-        return panels + (int64_t(panel * kPlanes + plane) * lines + line) * kPanelRowBytes;
-    }
-};
-
-// Two scaled numbers as two fp16 parts each.
-__device__ __forceinline__ void split_pair(float a, float b, unsigned& high, unsigned& low) {
-    const __half2 pair = __floats2half2_rn(a, b);
-    const float2 back = __half22float2(pair);
-    const __half2 rest = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
-    high = reinterpret_cast<const unsigned&>(pair), low = reinterpret_cast<const unsigned&>(rest);
-}
-
-__device__ __forceinline__ void store_split(const float (&x)[8], float scale, const Planes& to, int panel, int line, int chunk) {
-    uint4 high, low;
-    unsigned *h = reinterpret_cast<unsigned*>(&high), *l = reinterpret_cast<unsigned*>(&low);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) split_pair(x[2 * i] * scale, x[2 * i + 1] * scale, h[i], l[i]);
-    const int at = chunk * 128 + line % 8 * 16;
-    *reinterpret_cast<uint4*>(to.panel(panel, 0, line / 8 * 8) + at) = high;
-    *reinterpret_cast<uint4*>(to.panel(panel, 1, line / 8 * 8) + at) = low;
-}
-
-// ---------------------------------------------------------------- scales
-
-constexpr int kTopExponent = 14;          // of a line's largest element after scaling; fp16 ends at 2^16
-constexpr float kSmallest = 0x1p-13f;     // from here on, both parts together hold 22 bits at least
-constexpr int kMostExponent = 80;         // of unscaled elements and their inverses, so that no product of scales overflows
-constexpr float kLargeEnough = 32.0f;     // times K and both unscales: what elements below kSmallest lose is 2^-24 of that
-
-struct Extremes {
-    unsigned largest = 0, smallest = 0x7f800000;  // magnitudes as bits; the smallest that is not zero
-
-    __device__ __forceinline__ void look(float x) {
-        const unsigned bits = __float_as_uint(x) & 0x7fffffff;
-        join(bits, bits ? bits : 0x7f800000);
-    }
-    __device__ __forceinline__ void join(unsigned other_largest, unsigned other_smallest) {
-        largest = max(largest, other_largest);
-        smallest = min(smallest, other_smallest);
-    }
-    __device__ __forceinline__ float unscale() const {
-        if (largest == 0) return 1.0f;
-        const int exponent = int(largest >> 23);
-        if (exponent > 127 + kMostExponent || exponent < 127 - kMostExponent) return __uint_as_float(0xffffffff);
-        const float unscale = __uint_as_float((exponent - kTopExponent) << 23);
-        return __uint_as_float(smallest) < kSmallest * unscale ? -unscale : unscale;
-    }
-};
-
-// 1 / |unscale|, which is a power of two.
-__device__ __forceinline__ float scale_of(float unscale) {
-    return __uint_as_float((254u << 23) - (__float_as_uint(unscale) & 0x7f800000));
-}
 
 // ---------------------------------------------------------------- the split
 
@@ -172,8 +101,30 @@ __global__ void __launch_bounds__(kSplitThreads, 3)
     cluster.sync();
     e = Extremes();
     for (int p = 0; p < parts; ++p) e.join(of_part[p][line].largest, of_part[p][line].smallest);
-    const float unscale = e.unscale(), scale = scale_of(unscale);
-    if (rank == 0 && threadIdx.x < kLines) to.unscales[line0 + line] = unscale;
+    float unscale = e.unscale();
+    const float scale = scale_of(unscale);
+    if (__syncthreads_or(__float_as_uint(unscale) >> 31)) {  // in all blocks of the cluster alike
+        float lost = 0;
+        for (int chunk = group; chunk < chunks; chunk += kGroups) {
+            alignas(16) float x[8];
+            load(chunk, x);
+            for (int i = 0; i < 8; ++i) lost += loss(x[i] * scale);
+        }
+        of_group[group][line].largest = __float_as_uint(lost);
+        cluster.sync();  // of_part has been read as well
+        if (group == 0) {
+            for (int g = 1; g < kGroups; ++g) lost += __uint_as_float(of_group[g][line].largest);
+            cluster.map_shared_rank(&of_part[rank][line], 0)->largest = __float_as_uint(lost);
+        }
+        cluster.sync();
+        if (rank == 0 && group == 0) {
+            for (int p = 1; p < parts; ++p) lost += __uint_as_float(of_part[p][line].largest);
+            if (unscale != unscale) lost = unscale;
+            if (lost == 0.0f) unscale = fabsf(unscale);
+            if (to.losses) to.losses[line0 + line] = lost;
+        }
+    }
+    if (rank == 0 && group == 0) to.unscales[line0 + line] = unscale;
 #pragma unroll 2
     for (int chunk = group; chunk < chunks; chunk += kGroups) {
         alignas(16) float x[8];

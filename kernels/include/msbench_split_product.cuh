@@ -19,8 +19,8 @@ struct Layout {
         rows = round_up(M, kTile), columns = round_up(N, kTile), panels = round_up(K, kChainPanels * kPanelK) / kPanelK;
         b = rows * panels * kPlanes * kPanelRowBytes;
         a_unscales = b + columns * panels * kPlanes * kPanelRowBytes;
-        b_unscales = a_unscales + rows * int64_t(sizeof(float));
-        bytes = round_up(b_unscales + columns * int64_t(sizeof(float)), 256);
+        b_unscales = a_unscales + 2 * rows * int64_t(sizeof(float));
+        bytes = round_up(b_unscales + 2 * columns * int64_t(sizeof(float)), 256);
     }
     Planes a_planes(void* workspace) const { return planes(workspace, 0, a_unscales, rows); }
     Planes b_planes(void* workspace) const { return planes(workspace, b, b_unscales, columns); }
@@ -28,7 +28,8 @@ struct Layout {
    private:
     static Planes planes(void* workspace, int64_t panels_at, int64_t unscales_at, int64_t lines) {
         unsigned char* base = static_cast<unsigned char*>(workspace);
-        return {base + panels_at, reinterpret_cast<float*>(base + unscales_at), int(lines)};
+        float* unscales = reinterpret_cast<float*>(base + unscales_at);  // and losses behind
+        return {base + panels_at, unscales, int(lines), unscales + lines};
     }
 };
 

@@ -4,55 +4,24 @@
 // are added to fp32 registers (0.5 * 2^-24). The two cross products have chains of their own, added with the factor 1 / 2048.
 // 128 x 128 tiles: two warp groups multiply, one thread copies, a ring of six stages of 32 k. Few tiles: K in slices, added to C by red.
 //
-// Results of lines that the split could not hold are looked at again: those too small to be exact enough, or of lines with NaN, are
-// computed by the definition.
+// Where a line has lost something in the split, a sum that is large enough does not notice: it is off by at most what both lines have lost
+// times 2^15, which no element exceeds. A tile with a sum that may notice, or with a line that is not finite, is computed again at the
+// end (msbench_split_again.cuh).
 //
 // Bound: 6 M N K flops at 786 to 820 TFLOP/s.
 #pragma once
 
-#include "msbench_async.cuh"
-#include "msbench_split.cuh"
-#include "msbench_wgmma.cuh"
+#include "msbench_split_again.cuh"
 
 namespace msbench {
 
 namespace split_product {
 
-constexpr int kTile = kLineMultiple, kConsumers = 2, kThreads = (1 + kConsumers) * kGroupThreads;
-constexpr int kStages = 2 * kChainPanels, kTileRows = 16;  // tile rows walked together
-constexpr int kPlaneBytes = kTile * kPanelRowBytes, kStageBytes = 2 * kPlanes * kPlaneBytes;
+constexpr int kStages = 2 * kChainPanels, kStageBytes = 2 * kPlanes * kPlaneBytes;
 constexpr int kSharedBytes = kStages * kStageBytes + 1024;
-
-struct Shape {
-    int M, N, K, panels, slices, slice_panels;  // slice_panels, and all panels, are multiples of kChainPanels
-    int64_t pitch;                              // of C
-    bool pairs;                                 // of C are aligned
-};
-
-// A tile of C and a slice of K.
-struct Work {
-    int row, column, slice;
-
-    __device__ __forceinline__ Work(int i, int tiles_m, int tiles_n) {
-        const int tiles = tiles_m * tiles_n, tile = i % tiles, group = tile / (kTileRows * tiles_n), in_group = tile % (kTileRows * tiles_n);
-        const int height = min(kTileRows, tiles_m - group * kTileRows);
-        row = (group * kTileRows + in_group % height) * kTile, column = in_group / height * kTile, slice = i / tiles;
-    }
-};
-
-// An element of C, or a slice's part of it, by the definition; in runs, so that no chain is long.
-template <class Left>
-__device__ __noinline__ float by_definition(const Left& A, const Lines& B, int row, int column, int from, int end) {
-    constexpr int kRun = 256;
-    float total = 0;
-    for (int start = from; start < end; start += kRun) {
-        float sum = 0;
-#pragma unroll 8
-        for (int k = start; k < min(start + kRun, end); ++k) sum = fmaf(A.value(row, k), B.value(column, k), sum);
-        total += sum;
-    }
-    return total;
-}
+constexpr int kAgainWords = 64;  // bits of a block's tiles; more than these share them
+constexpr float kLargeEnough = 0x1p39f;  // times what both lines have lost: what that does is 2^-24 of such a sum
+static_assert(2 * kAgainBytes <= kStages * kStageBytes, "both stages of tiles computed again fit");
 
 // Left: Lines, or what else has made the planes of A, and knows its numbers.
 template <class Left>
@@ -61,10 +30,13 @@ __global__ void __launch_bounds__(kThreads, 1)
              const __grid_constant__ Shape shape) {
     extern __shared__ unsigned char raw[];
     __shared__ Ring<kStages> ring;
+    __shared__ unsigned again[kAgainWords];
+    __shared__ int odd[2][kTile];
     unsigned char* stages = raw + (1024 - shared_address(raw) % 1024) % 1024;
-    const int M = shape.M, N = shape.N, K = shape.K, tiles_m = (M + kTile - 1) / kTile, tiles_n = (N + kTile - 1) / kTile;
+    const int M = shape.M, N = shape.N, tiles_m = (M + kTile - 1) / kTile, tiles_n = (N + kTile - 1) / kTile;
     const int works = tiles_m * tiles_n * shape.slices;
     if (threadIdx.x == 0) ring.init(kConsumers * 4);  // each warp
+    if (threadIdx.x < kAgainWords) again[threadIdx.x] = 0;
     __syncthreads();
     cudaGridDependencySynchronize();
     cudaTriggerProgrammaticLaunchCompletion();
@@ -95,7 +67,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int at_row = (group - 1) * kGroupRows + warp * 16 + lane / 4, at_column = lane % 4 * 2;  // in the tile
     const SharedAddress a_start = shared_address(stages) + (group - 1) * kGroupRows * kPanelRowBytes,
                         b_start = shared_address(stages) + kPlanes * kPlaneBytes;
-    for (int i = blockIdx.x; i < works; i += gridDim.x) {
+    int bit = 0;  // of the tile, in `again`
+    for (int i = blockIdx.x; i < works; i += gridDim.x, bit = (bit + 1) % (32 * kAgainWords)) {
         const Work w(i, tiles_m, tiles_n);
         const int first = w.slice * shape.slice_panels, end = min(first + shape.slice_panels, shape.panels);
         float sums[kTile / 2], chain[kTile / 2];
@@ -139,11 +112,38 @@ __global__ void __launch_bounds__(kThreads, 1)
             }
         }
 
-        unsigned odd_rows = 0, odd_columns = 0;  // lines that are not wholly represented
+        const auto marked = [](float unscale) { return __float_as_uint(unscale) >> 31 != 0; };  // NaN, too
+        float u[2];
+#pragma unroll
+        for (int h = 0; h < 2; ++h) u[h] = w.row + at_row + 8 * h < M ? a.unscales[w.row + at_row + 8 * h] : 1.0f;
+        const float2* of_columns = reinterpret_cast<const float2*>(b.unscales + w.column + at_column);
+        bool any = marked(u[0]) || marked(u[1]);
+#pragma unroll
+        for (int j = 0; j < kTile / 8; ++j) any |= marked(of_columns[4 * j].x) || marked(of_columns[4 * j].y);
+        if (any) {
+            bool notices = false;
+            const float lost_a[2] = {marked(u[0]) ? a.losses[w.row + at_row] : 0.0f, marked(u[1]) ? a.losses[w.row + at_row + 8] : 0.0f};
+#pragma unroll
+            for (int j = 0; j < kTile / 4; ++j) {  // of the thread's columns
+                const int column = w.column + j / 2 * 8 + at_column + j % 2;
+                const bool odd_column = marked(b.unscales[column]);  // no line beyond the matrix is marked, but its sums are zero
+                const float lost_b = odd_column ? b.losses[column] : 0.0f;
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    const float sum = fabsf(sums[j / 2 * 4 + 2 * h + j % 2]);
+                    const bool noticed = !(sum >= kLargeEnough * (lost_a[h] + lost_b));  // NaN is
+                    notices |= noticed && (odd_column || marked(u[h])) && w.row + at_row + 8 * h < M && column < N;
+                }
+            }
+            if (notices) atomicOr(&again[bit / 32], 1u << bit % 32);
+        }
+        if (shape.slices > 1) {  // the block's only tile
+            sync_named(1, kConsumers * kGroupThreads);
+            if (again[0]) continue;
+        }
 #pragma unroll
         for (int j = 0; j < kTile / 8; ++j) {
-            const float2 v = *reinterpret_cast<const float2*>(b.unscales + w.column + 8 * j + at_column);
-            odd_columns |= __float_as_uint(v.x) >> 31 << 2 * j | __float_as_uint(v.y) >> 31 << (2 * j + 1);
+            const float2 v = of_columns[4 * j];
 #pragma unroll
             for (int e = 0; e < 4; ++e) sums[4 * j + e] *= fabsf(e % 2 ? v.y : v.x);
         }
@@ -151,14 +151,11 @@ __global__ void __launch_bounds__(kThreads, 1)
         for (int h = 0; h < 2; ++h) {
             const int row = w.row + at_row + 8 * h;
             if (row >= M) continue;
-            const float u = a.unscales[row];
-            const unsigned odd = __float_as_uint(u) >> 31 ? ~0u : odd_columns;
-            odd_rows |= __float_as_uint(u) >> 31 << h;
             float* to = C + row * shape.pitch;
 #pragma unroll
             for (int j = 0; j < kTile / 8; ++j) {
                 const int column = w.column + 8 * j + at_column;
-                const float x = sums[4 * j + 2 * h] * fabsf(u), y = sums[4 * j + 2 * h + 1] * fabsf(u);
+                const float x = sums[4 * j + 2 * h] * fabsf(u[h]), y = sums[4 * j + 2 * h + 1] * fabsf(u[h]);
                 if (column >= N) continue;
                 if (shape.slices == 1) {
                     if (shape.pairs) {
@@ -167,27 +164,19 @@ __global__ void __launch_bounds__(kThreads, 1)
                         to[column] = x;
                         if (column + 1 < N) to[column + 1] = y;
                     }
-                } else if (shape.pairs && !odd) {
+                } else if (shape.pairs) {
                     asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to + column), "f"(x), "f"(y) : "memory");
                 } else {
-                    if (!(odd >> 2 * j & 1)) atomicAdd(to + column, x);
-                    if (column + 1 < N && !(odd >> (2 * j + 1) & 1)) atomicAdd(to + column + 1, y);
+                    atomicAdd(to + column, x);
+                    if (column + 1 < N) atomicAdd(to + column + 1, y);
                 }
             }
         }
-        // A sum that is large enough does not notice elements that were too small for 22 bits.
-        for (int e = 0; e < 2 * kTile / 4 && (odd_rows | odd_columns); ++e) {
-            const int h = e / (kTile / 4), j = e % (kTile / 4);
-            const int row = w.row + at_row + 8 * h, column = w.column + j / 2 * 8 + at_column + j % 2;
-            if (row >= M || column >= N || !(odd_rows >> h & 1 | odd_columns >> j & 1)) continue;
-            float* to = C + row * shape.pitch + column;
-            const float enough = kLargeEnough * float(K) * fabsf(a.unscales[row]) * fabsf(b.unscales[column]);  // may be NaN
-            if (shape.slices > 1) {
-                atomicAdd(to, by_definition(A, B, row, column, first * kPanelK, min(end * kPanelK, K)));
-            } else if (!(fabsf(*to) >= enough)) {
-                *to = by_definition(A, B, row, column, 0, K);
-            }
-        }
+    }
+    sync_named(1, kConsumers * kGroupThreads);  // all stages have been read
+    bit = 0;
+    for (int i = blockIdx.x; i < works; i += gridDim.x, bit = (bit + 1) % (32 * kAgainWords)) {
+        if (again[bit / 32] >> bit % 32 & 1) multiply_again(a, b, A, B, C, shape, Work(i, tiles_m, tiles_n), stages, odd);
     }
 }
 

@@ -4,11 +4,19 @@
 // while it looks for the rows in its share: two trips to memory where a row that asks for its entries makes three. A segmented scan turns
 // products into sums since the last row's beginning, and each row takes the one at its end.
 //
-// Rows up to kShareReach long are one block's, in whose share they begin and which reaches beyond it for them: even matrices need no block to
-// wait for another. Of longer ones that are in several shares each block leaves a sum, and the last to arrive adds these up, in order.
+// Where rows are even, those of a share are about where their number says: the first offsets that a block reads are the ones there, and some
+// at equal distances beside them, which it searches if the share proves to be elsewhere. So even rows cost no search, and skewed ones no trip
+// for having been taken for even.
 //
-// Measured (H200, 2026-11-24): 671088 entries in 2¹⁵ skewed rows 11.1 us of which an empty call is 2.8, even 8.5; blocks of 256, six a
-// multiprocessor, and asking for x ahead are within 3 % of that. Even rows are 12 % faster where threads share a row.
+// Rows up to kShareReach long are one block's, in whose share they begin and which reaches beyond it for them: even matrices need no block to
+// wait for another. Of longer ones that are in several shares each block but the last leaves a sum and a mark in one word, so that no fence is
+// needed, and the last waits for these words and adds them up, in order. Blocks begin in the order of their numbers, and who waits has the
+// highest of the row's: those that it waits for have begun.
+//
+// Bound: a launch, two trips to memory, and one through L2 for long rows.
+//
+// Measured (H200, 2026-11-24): 671088 entries in 2¹⁵ skewed rows 9.4 us, of which an empty call is 2.8, even 8.5; where every block searched
+// and the last to arrive added up, behind fences, 11.2 and 8.8. Blocks of 256, six a multiprocessor, are within 3 % of that.
 #pragma once
 
 #include "msbench_entries.cuh"
@@ -17,15 +25,15 @@ namespace msbench {
 
 constexpr int kShareReach = 128, kMostSpmvShares = 4096;
 
-// Of the long row that begins in this share: how many blocks have left their sum. Zero between calls, which share it if they overlap: one
-// stream at a time.
-static __device__ unsigned spmv_arrived[kMostSpmvShares];
+// What each block has of the long row that goes on behind its share: the sum's bits, and 1 above them. Zero between calls, which share it if
+// they overlap: one stream at a time.
+static __device__ unsigned long long spmv_left[kMostSpmvShares];
 
 struct CsrShares {
     const scalar_t* values;
     const int32_t *columns, *offsets;
     int rows, total, share;
-    float* partial;  // [2][shares]: of the row that a share begins amid, and of the one that it ends amid
+    float rows_each;  // by entry
 };
 
 // A thread's four entries from `at` on; what is behind `end` becomes value 0 of column -1.
@@ -43,27 +51,28 @@ __device__ inline void load_entries(const CsrShares& A, int at, int end, int (&c
     }
 }
 
-// By a warp: block t leaves `sum` (of the lane that calls it its own) of row `row` with entries [begin, end).
-__device__ inline void leave_sum(const CsrShares& A, scalar_t* y, int row, int begin, int end, float sum) {
-    const int lane = threadIdx.x % 32, t = blockIdx.x, shares = gridDim.x;
-    const int first = begin / A.share, final = (end - 1) / A.share;
-    bool is_last = false;
-    if (lane == 0) {
-        __stcg(A.partial + (t == first ? shares + t : t), sum);
-        __threadfence();
-        is_last = atomicInc(spmv_arrived + first, final - first) == unsigned(final - first);  // which sets it back to zero
-        __threadfence();
+// For the blocks behind: `sum` of the row that goes on there.
+__device__ inline void leave_sum(float sum) {
+    *const_cast<volatile unsigned long long*>(spmv_left + blockIdx.x) = 1ull << 32 | __float_as_uint(sum);
+}
+
+// By a warp: what blocks from `first` to the one before this have left, which it takes away.
+__device__ inline float sum_left(int first) {
+    float sum = 0;
+    for (int i = first + int(threadIdx.x) % 32; i < int(blockIdx.x); i += 32) {
+        volatile unsigned long long* const left = spmv_left + i;
+        unsigned long long word;
+        do word = *left;
+        while (word == 0);
+        *left = 0;
+        sum += __uint_as_float(unsigned(word));
     }
-    if (!__any_sync(~0u, is_last)) return;
-    float total = 0;
-    for (int i = first + lane; i <= final; i += 32) total += __ldcg(A.partial + (i == first ? shares + i : i));
-    total = warp_reduce(total, Sum());
-    if (lane == 0) y[row] = from_float<scalar_t>(total);
+    return warp_reduce(sum, Sum());
 }
 
 template <int kThreads, int kBlocks, bool kFours>
 __global__ void __launch_bounds__(kThreads, kBlocks) multiply_csr_shares(const __grid_constant__ CsrShares A, const scalar_t* x, scalar_t* y) {
-    constexpr int kWarps = kThreads / 32, kSpan = 4 * kThreads, kProbes = kThreads / 2, kNear = kThreads / 2;
+    constexpr int kWarps = kThreads / 32, kSpan = 4 * kThreads, kProbes = kThreads / 2, kNear = kThreads / 2, kBack = kThreads / 8;
     __shared__ alignas(16) float sums[kSpan];
     __shared__ alignas(4) unsigned char heads[kSpan];
     __shared__ float tails[kWarps];
@@ -76,16 +85,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) multiply_csr_shares(const _
     load_entries<kFours>(A, start + 4 * tid, reach, column, value);
     *reinterpret_cast<uchar4*>(heads + 4 * tid) = make_uchar4(0, 0, 0, 0);
 
-    // The share's first row begins behind row `low`, or is the first of all.
-    int low = 0, high = A.rows;
-    do {
-        const int stride = (high - low + kProbes - 1) / kProbes, at = low + (tid + 1) * stride;
-        const int before = __syncthreads_count(tid < kProbes && at < high && A.offsets[at] < start);
-        low += before * stride;
-        high = min(high, low + stride);
-    } while (high - low > kNear);
-
-    // Rows that begin in the share, and the one before: a thread has one, or several if most are empty. `end` of none is its `begin`.
+    // Rows from `low` on: those that begin in the share, and the one before. A thread has one, or several if most are empty. `end` of none
+    // is its `begin`.
     const auto bounds = [&](int row, int& begin, int& end) {
         begin = A.offsets[min(row, A.rows)];
         end = A.offsets[min(row + 1, A.rows)];
@@ -93,8 +94,21 @@ __global__ void __launch_bounds__(kThreads, kBlocks) multiply_csr_shares(const _
     const auto mark = [&](int begin, int end) {
         if (end > max(begin, start) && begin < stop) heads[max(begin, start) - start] = 1;
     };
-    int begin, end;
+    int low = max(0, int(float(start) * A.rows_each) - kBack), high = A.rows, stride = (high + kProbes - 1) / kProbes, begin, end;
     bounds(low + tid, begin, end);
+    int probe = tid < kProbes && (tid + 1) * stride < high ? A.offsets[(tid + 1) * stride] : start;
+    if (!__syncthreads_and((tid > 0 || low == 0 || begin < start) && (tid < kThreads - 1 || end >= stop))) {
+        low = 0;
+        while (true) {
+            low += __syncthreads_count(probe < start) * stride;
+            high = min(high, low + stride);
+            if (high - low <= kNear) break;
+            stride = (high - low + kProbes - 1) / kProbes;
+            const int at = low + (tid + 1) * stride;
+            probe = tid < kProbes && at < high ? A.offsets[at] : start;
+        }
+        bounds(low + tid, begin, end);
+    }
     float product[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) product[j] = column[j] >= 0 ? value[j] * to_float(__ldg(x + column[j])) : 0.0f;
@@ -148,28 +162,23 @@ __global__ void __launch_bounds__(kThreads, kBlocks) multiply_csr_shares(const _
         const bool begins = exists && begin >= start && (begin < stop || stop == A.total);
         const bool shared = exists && is_long && (begins ? end > stop : begin < start && end > start);
         if (begins && !shared) y[row] = from_float<scalar_t>(end > begin ? sums[end - 1 - start] : 0.0f);
-        unsigned left = __ballot_sync(~0u, shared);
-        const float own = shared ? sums[min(end, stop) - 1 - start] : 0.0f;
-        while (left) {
-            const int from_lane = __ffs(left) - 1;
-            left &= left - 1;
-            leave_sum(A, y, __shfl_sync(~0u, row, from_lane), __shfl_sync(~0u, begin, from_lane), __shfl_sync(~0u, end, from_lane),
-                      __shfl_sync(~0u, own, from_lane));
-        }
+        const bool goes_on = shared && end > stop;
+        if (goes_on) leave_sum(sums[stop - 1 - start]);
+        const unsigned ends = __ballot_sync(~0u, shared && !goes_on);  // one at most
+        if (ends == 0) continue;
+        const float left = sum_left(__shfl_sync(~0u, begin, __ffs(ends) - 1) / A.share);
+        if (shared && !goes_on) y[row] = from_float<scalar_t>(left + sums[end - 1 - start]);
     }
 }
 
-inline size_t csr_shares_bytes() {
-    return 2 * kMostSpmvShares * sizeof(float);
-}
-
-// For at most 2²² entries. `partial`: csr_shares_bytes().
+// For at most 2²² entries.
 template <int kThreads, int kBlocks>
 cudaError_t multiply_by_csr_shares(CsrShares A, const scalar_t* x, scalar_t* y, cudaStream_t stream) {
     constexpr int kMost = 4 * kThreads - kShareReach, kLeast = 256;
     static_assert(kMost >= kLeast);
     const int64_t even = ceil_div(ceil_div(A.total, 132 * kBlocks), 4) * 4;
     A.share = int(even < kLeast ? kLeast : even > kMost ? kMost : even);
+    A.rows_each = float(A.rows) / float(A.total);
     const unsigned blocks = unsigned(ceil_div(A.total, A.share));
     if (fours_allowed(A.columns, A.values)) multiply_csr_shares<kThreads, kBlocks, true><<<blocks, kThreads, 0, stream>>>(A, x, y);
     else multiply_csr_shares<kThreads, kBlocks, false><<<blocks, kThreads, 0, stream>>>(A, x, y);

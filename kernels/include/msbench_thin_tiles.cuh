@@ -5,7 +5,7 @@
 // under way, and write planes in the swizzle that wgmma reads; a third multiplies. The slices' layers are added up by an early second launch.
 #pragma once
 
-#include "msbench_split_tiles.cuh"
+#include "msbench_split_again.cuh"
 
 namespace msbench {
 
@@ -14,24 +14,27 @@ namespace thin_product {
 constexpr int kTileM = 64, kTileN = 128, kStageK = 64, kPlanes = 3, kStages = 2, kThreads = 3 * kGroupThreads, kRowBytes = kStageK * 2;
 constexpr int kPlaneA = kTileM * kRowBytes, kPlaneB = kTileN * kRowBytes, kBytesA = kPlanes * kPlaneA, kStageBytes = kBytesA + kPlanes * kPlaneB;
 constexpr int kSharedBytes = kStages * kStageBytes + 1024, kPitch = kTileN + 8, kAddThreads = 128;
-constexpr unsigned kSmallest = 30u << 24;  // twice the bits of 2^-97: from here on no part is subnormal
 
 // Writes a chunk of 8 elements of each plane. `least` becomes the smallest magnitude that is not zero, twice its bits less one.
 __device__ __forceinline__ void split_store(const float (&x)[8], unsigned char* planes, int plane_bytes, int row, int chunk, unsigned& least) {
     unsigned w[kPlanes][4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        float a = x[2 * i], b = x[2 * i + 1];
-        least = min(least, min(2 * __float_as_uint(a) - 1, 2 * __float_as_uint(b) - 1));
-#pragma unroll
-        for (int p = 0; p < kPlanes; ++p) {
-            asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w[p][i]) : "f"(b), "f"(a));
-            a -= __uint_as_float(w[p][i] << 16), b -= __uint_as_float(w[p][i] & 0xffff0000);
-        }
-    }
+    split_product::three_parts(x, w, least);
     unsigned char* const to = planes + row * kRowBytes + (chunk ^ row % 8) * 16;
 #pragma unroll
     for (int p = 0; p < kPlanes; ++p) *reinterpret_cast<uint4*>(to + p * plane_bytes) = make_uint4(w[p][0], w[p][1], w[p][2], w[p][3]);
+}
+
+// An element of C, or a slice's part of it, by the definition; in runs, so that no chain is long.
+__device__ __noinline__ inline float by_definition(const Lines& A, const Lines& B, int row, int column, int from, int end) {
+    constexpr int kRun = 256;
+    float total = 0;
+    for (int start = from; start < end; start += kRun) {
+        float sum = 0;
+#pragma unroll 8
+        for (int k = start; k < min(start + kRun, end); ++k) sum = fmaf(A.value(row, k), B.value(column, k), sum);
+        total += sum;
+    }
+    return total;
 }
 
 struct Shape {
@@ -110,13 +113,13 @@ __global__ void __launch_bounds__(kThreads, 1)
                 const int r = row_a + q * (kTileM / kRounds);
                 unsigned least_a = ~0u;
                 split_store(y[q], stage, kPlaneA, r, chunk_a, least_a);
-                if (least_a < kSmallest) odd_row[r] = 1, odd = true;
+                if (least_a < split_product::kLeastWhole) odd_row[r] = 1, odd = true;
                 if (more) load_a(block + kStages, q);
             }
             fence_shared_writes();
             ring.filled[group].arrive();
         }
-        if (least_b < kSmallest) odd_column[at] = 1, odd = true;
+        if (least_b < split_product::kLeastWhole) odd_column[at] = 1, odd = true;
     } else {
         const int warp = at / 32, lane = at % 32;
         float sums[kTileN / 2], chain[kTileN / 2];
@@ -159,7 +162,7 @@ __global__ void __launch_bounds__(kThreads, 1)
             const int r = e / kTileN, c = e % kTileN;
             float& sum = sums_of_tile[r * kPitch + c];
             if (row + r < M && column + c < N && (odd_row[r] || odd_column[c] || sum != sum)) {
-                sum = split_product::by_definition(A, B, row + r, column + c, first_k, end_k);
+                sum = by_definition(A, B, row + r, column + c, first_k, end_k);
             }
         }
         __syncthreads();

@@ -19,8 +19,9 @@
 // Measured (H200, 2026-11-23): large 250 us (bf16 238); with 8 lanes 257 (244), 4 lanes 269 (258), by single entries 282
 // (257), and 308 when those passed L1: neighbours share sectors. 128 blocks for very long rows instead of 32 cost 0.7 us
 // at 2¹⁴ and 2¹⁵ rows, twice the lanes 1 us at 2¹³ and 2¹⁴, eight entries under way and fewer blocks 0.6 us at 2¹⁰ to 2¹².
-// 2¹⁵ rows, 2026-11-24, where an empty call takes 2.8 us: skewed 14.6 us by `multiply` (bf16 13.3) and 11.2 (10.6) by `shares`; even
-// 7.6 (6.8) and 8.5 (7.9). 10007 rows: skewed 12.4 (12.8) and 10.9 (10.6), even 7.5 (7.1) and 8.5 (8.1). 2¹⁴ even rows: 6.8 and 7.9.
+// 2¹⁵ rows, 2026-11-24, where an empty call takes 2.8 us: skewed 13.9 us by `multiply` (bf16 13.2) and 9.4 (9.3) by `shares`; even
+// 7.7 (7.0) and 8.5 (7.9). 10007 rows: skewed 12.2 (12.8) and 9.9 (9.4), even 7.9 (7.2) and 8.7 (8.2). 2¹⁴ rows: skewed 10.5 and 9.1, even
+// 6.9 and 7.7.
 
 #include <algorithm>
 
@@ -234,14 +235,14 @@ void launch(Matrix A, const scalar_t* x, scalar_t* y, void* workspace, cudaStrea
 }  // namespace
 
 extern "C" size_t spmv_csr_workspace(int64_t, int64_t, int64_t) {
-    return std::max(kMostParts * sizeof(float), msbench::csr_shares_bytes());
+    return kMostParts * sizeof(float);
 }
 
 extern "C" cudaError_t spmv_csr(const scalar_t* values, const int32_t* col_indices, const int32_t* row_offsets,
                                 const scalar_t* x, scalar_t* y, int64_t rows, int64_t, int64_t nnz, void* workspace,
                                 size_t, cudaStream_t stream) {
     if (nnz >= kLeastShared && nnz < kManyEntries) {
-        const msbench::CsrShares A = {values, col_indices, row_offsets, int(rows), int(nnz), 0, static_cast<float*>(workspace)};
+        const msbench::CsrShares A = {values, col_indices, row_offsets, int(rows), int(nnz), 0, 0};
         return msbench::multiply_by_csr_shares<512, 3>(A, x, y, stream);
     }
     const Matrix A = {values, col_indices, row_offsets, int(rows), int(nnz), 0, 0, 0, 0};

@@ -1,8 +1,9 @@
 // Triangle attention: a thread has one channel and some query rows, and every key and value is loaded once for all of them.
 //
 // Idea: nothing is subtracted from scores. Weights exp(score) need no maximum as long as no score to base 2 exceeds 60 in size, which
-// every thread checks after its sums; one that finds a larger score, or a result that is not finite, does its rows again with
-// their maxima. What is left is a product, an exponential, a sum and a multiply-add for each pair. Keys come in chunks of seven, as many
+// every thread checks after its sums, for each row. What may have a larger score, or a result that is not finite, goes into a list of the
+// block's, which is done again with maxima: a lane for each row and channel, wherever they lie, so that few of them cost little, and all
+// warps share the keys. What is left is a product, an exponential, a sum and a multiply-add for each pair. Keys come in chunks of seven, as many
 // predicates as one R2P sets from a row's bits, and the next chunk is loaded while one is computed. All threads of a block share rows
 // and batch, so that predicates are uniform. Long rows come first, so that the last blocks to run are short.
 //
@@ -17,68 +18,27 @@
 //
 // Measured (H200, 2026-11-23, cold; 4,32,1024,128): 2406 us in fp32 (straightforward.cu: 3325), 2323 in bf16 (3498). 16 rows a thread, and
 // polynomials in place of some exponentials, gained nothing; a branch for each key and four rows, so that masked entries cost no exponential,
-// took 3942. Small cases before there was `few_tiles` (2026-11-24; 2,3,77,64): 14.4 and 36.9 us: where D is not known, loads of bf16
-// behind a branch each, with their conversions, had been made to wait for each other. Now 6.1 us in both, and 6.8 for 4,8,32,128 (9.3).
-#include "msbench.cuh"
+// took 3942. With the list (2026-11-24) one query in 64 and one key in 64 of 128 times the size cost 18 % where they had cost eleven times as
+// much, as a thread did all its rows again; where nearly all results are done again it takes 17500. Small cases before there was `few_tiles`
+// (2,3,77,64): 14.4 and 36.9 us: where D is not known, loads of bf16 behind a branch each, with their conversions, had been made to wait for
+// each other. Now 6.1 us in both, and 6.8 for 4,8,32,128 (9.3).
+#include "msbench_channel_rows.cuh"
 
 #include <algorithm>
 #include <cmath>
 
 namespace {
 
+using namespace msbench::channel_rows;
+
 constexpr int kKeys = 7;  // of a chunk
-constexpr int kChannels = 128, kMaxWords = 2048 / 32, kMaxChunks = 2048 / kKeys + 1;
+constexpr int kMaxChunks = 2048 / kKeys + 1;
 constexpr int64_t kFewElements = 1 << 20;  // below, four rows a thread instead of eight: more blocks
 constexpr float kSafe = 60.0f;             // size of scores to base 2 up to which nothing is subtracted
 constexpr int kMaskFlight = 4;             // words of the mask that a warp has under way; 8 cost bf16 eight registers
 constexpr int kFewRows = 4, kFewKeys = 8;  // 32 entries: a ballot
 constexpr int kMostWarps = 16;             // that share a tile's keys
 constexpr int64_t kResidentWarps = 132 * 32, kFewTiles = kResidentWarps / 2;
-
-__device__ __forceinline__ float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// Where a head's channel begins, and what the kernel needs of its shape.
-struct Channel {
-    const scalar_t *q, *k, *v;
-    scalar_t* y;
-    int S, D;
-    float scale;  // of q, so that exponentials are to base 2
-
-    __device__ float query(int row) const { return msbench::to_float(q[int64_t(row) * D]) * scale; }
-    __device__ float key(int row) const { return msbench::to_float(k[int64_t(row) * D]); }
-    __device__ float value(int row) const { return msbench::to_float(v[int64_t(row) * D]); }
-    __device__ void store(int row, float result) const { y[int64_t(row) * D] = msbench::from_float<scalar_t>(result); }
-};
-
-// A row by its maximum: two passes, for any scores. `counts(j)`: whether the entry of that key does.
-template <typename Counts>
-__device__ float with_maximum(const Channel& c, int row, Counts counts) {
-    const float query = c.query(row);
-    float largest = -INFINITY, sum = 0, weighted = 0;
-    bool empty = true;
-    for (int j = 0; j <= row; ++j) {
-        if (counts(j)) empty = false, largest = fmaxf(largest, query * c.key(j));
-    }
-    for (int j = 0; j <= row; ++j) {
-        if (!counts(j)) continue;
-        const float weight = power_of_two(__fmul_rn(query, c.key(j)) - largest);  // no fma: the largest weight is 1
-        sum += weight;
-        weighted = fmaf(weight, c.value(j), weighted);
-    }
-    return empty ? 0.0f : weighted / sum;
-}
-
-// The rows from `first` on by their maxima. `counts` has a bit for each entry that counts.
-template <int kRows>
-__device__ __noinline__ void redo(const Channel& c, const uint32_t (*counts)[kMaxWords + 1], int first) {
-    for (int r = 0; r < kRows && first + r < c.S; ++r) {
-        c.store(first + r, with_maximum(c, first + r, [&](int j) { return (counts[r][j / 32] >> j % 32 & 1) != 0; }));
-    }
-}
 
 // A block does kRows rows and up to kChannels channels of a head. kD: D, if known.
 template <int kD, int kRows>
@@ -88,10 +48,12 @@ __global__ void __launch_bounds__(kChannels, kRows == 8 ? 6 : 8)
     const int D = kD ? kD : any_D;
     __shared__ uint32_t counts[kRows][kMaxWords + 1];
     __shared__ alignas(16) unsigned char chunk_bits[kMaxChunks][kRows];
+    __shared__ Again<kRows> again;
     const int columns = int(gridDim.x) / row_tiles, column = int(blockIdx.x) % columns, head = column / channel_tiles;
     const int first = (row_tiles - 1 - int(blockIdx.x) / columns) * kRows, last = min(first + kRows, S) - 1, words = last / 32 + 1;
     const int channel = column % channel_tiles * kChannels + int(threadIdx.x), lane = threadIdx.x % 32;
 
+    if (threadIdx.x == 0) again.count = 0;
     const float* mask_of_batch = mask + int64_t(head / H) * S * S;
     const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
     for (int begin = warp; begin < kRows * words; begin += kMaskFlight * warps) {
@@ -115,16 +77,12 @@ __global__ void __launch_bounds__(kChannels, kRows == 8 ? 6 : 8)
         chunk_bits[i / kRows][r] = static_cast<unsigned char>(__funnelshift_r(low, high, j % 32) & ((1 << kKeys) - 1));
     }
     __syncthreads();
-    if (channel >= D) return;
 
-    const int64_t base = int64_t(head) * S * D + channel;
+    const int64_t base = int64_t(head) * S * D + min(channel, D - 1);  // threads without a channel stay, for what is done again
     const Channel c{q + base, k + base, v + base, y + base, S, D, 1.44269504f / sqrtf(float(D))};
-    float query[kRows], sum[kRows] = {}, weighted[kRows] = {}, largest_query = 0, largest_key = 0;
+    float query[kRows], sum[kRows] = {}, weighted[kRows] = {}, largest_key = 0;
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-        query[r] = first + r < S ? c.query(first + r) : 0.0f;
-        largest_query = fmaxf(largest_query, fabsf(query[r]));
-    }
+    for (int r = 0; r < kRows; ++r) query[r] = first + r < S ? c.query(first + r) : 0.0f;
     float keys[kKeys], values[kKeys], next_keys[kKeys], next_values[kKeys];
     const auto load = [&](int j, float (&a)[kKeys], float (&b)[kKeys]) {
 #pragma unroll
@@ -160,20 +118,20 @@ __global__ void __launch_bounds__(kChannels, kRows == 8 ? 6 : 8)
 #pragma unroll
         for (int n = 0; n < kKeys; ++n) keys[n] = next_keys[n], values[n] = next_values[n];
     }
-    float check = 0;  // NaN where a result is not finite
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-        weighted[r] = sum[r] == 0.0f ? 0.0f : weighted[r] / sum[r];  // 0: no entry counts
-        check += weighted[r] * 0.0f;
+        const float result = sum[r] == 0.0f ? 0.0f : weighted[r] / sum[r];  // 0: no entry counts
+        if (first + r >= S || channel >= D) continue;
+        if (largest_key * fabsf(query[r]) <= kSafe && result * 0.0f == 0.0f) {
+            c.store(first + r, result);
+        } else {
+            again.results[atomicAdd(&again.count, 1)] = static_cast<unsigned short>(r * kChannels + threadIdx.x);
+        }
     }
-    if (!(largest_key * largest_query <= kSafe) || check != 0.0f) {
-        redo<kRows>(c, counts, first);
-        return;
-    }
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-        if (first + r < S) c.store(first + r, weighted[r]);
-    }
+    __syncthreads();
+    if (again.count == 0) return;
+    const int64_t start = int64_t(head) * S * D + column % channel_tiles * kChannels;
+    redo<kRows>({q + start, k + start, v + start, y + start, S, D, c.scale}, counts, first, last, again);
 }
 
 // A block has kFewRows rows and 32 channels of a head, and its warps take chunks of keys in turn.

@@ -323,14 +323,10 @@ VECTOR_SHARES = """
 
 using namespace msbench;
 
-EXPORTED multiply(const float* values, const int32_t* columns, const int32_t* offsets, const float* x, float* y, char* workspace, int64_t rows,
-                  int64_t total, int64_t shift) {
-    const CsrShares A = {values + shift, columns + shift, offsets, int(rows), int(total), 0, reinterpret_cast<float*>(workspace)};
+EXPORTED multiply(const float* values, const int32_t* columns, const int32_t* offsets, const float* x, float* y, int64_t rows, int64_t total,
+                  int64_t shift) {
+    const CsrShares A = {values + shift, columns + shift, offsets, int(rows), int(total), 0, 0};
     return multiply_by_csr_shares<128, 3>(A, x, y, 0);
-}
-EXPORTED room(int64_t* bytes) {
-    *bytes = int64_t(csr_shares_bytes());
-    return 0;
 }
 """
 
@@ -363,9 +359,8 @@ def test_a_vector_by_shares(kind: str, shift: int) -> None:
     values, columns = np.zeros(total + shift, np.float32), np.zeros(total + shift, np.int32)
     values[shift:], columns[shift:] = rng.integers(-8, 9, total), rng.integers(0, cols, total)
     x = rng.integers(-8, 9, cols).astype(np.float32)
-    room = int(called("float", VECTOR_SHARES, "room", np.zeros(1, np.int64))[0][0])
-    left = [np.full(rows, np.nan, np.float32), np.full(room, 255, np.uint8)]
-    y = called("float", VECTOR_SHARES, "multiply", values, columns, offsets, x, *left, rows, total, shift, times=2)[4]
+    given = [values, columns, offsets, x, np.full(rows, np.nan, np.float32)]
+    y = called("float", VECTOR_SHARES, "multiply", *given, rows, total, shift, times=2)[4]
     expected = np.zeros(rows, np.float32)
     np.add.at(expected, np.repeat(np.arange(rows), lengths), values[shift:] * x[columns[shift:]])
     np.testing.assert_array_equal(y, expected)

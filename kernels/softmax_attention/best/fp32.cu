@@ -40,8 +40,8 @@ cudaError_t attend_narrow(const float* Q, const float* K, const float* V, float*
     const NarrowSpace space(q, kv);
     unsigned char* base = static_cast<unsigned char*>(workspace);
     float* unscales = reinterpret_cast<float*>(base + space.unscales);
-    const Planes queries{base, unscales, int(space.queries)}, keys{base + space.k, unscales + space.queries, int(space.keys)};
-    const Planes values{base + space.v, unscales + space.queries + space.keys, flash_split::kWidth};
+    const Planes queries{base, unscales, int(space.queries), nullptr}, keys{base + space.k, unscales + space.queries, int(space.keys), nullptr};
+    const Planes values{base + space.v, unscales + space.queries + space.keys, flash_split::kWidth, nullptr};
     cudaError_t status = split_product::split(rows_of(Q, q, d), rows_of(K, kv, d), queries, keys, flash_split::kPanels, nullptr, 0, false, stream);
     if (status == cudaSuccess) status = split_product::split(columns_of(V, kv, dv), Lines{}, values, values, space.value_panels, nullptr, 0, true, stream);
     if (status != cudaSuccess) return status;

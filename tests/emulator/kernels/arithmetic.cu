@@ -32,6 +32,8 @@ TEST(integer_arithmetic) {
     EXPECT_EQ(__mul24(0xffffff, 2), -2);
     EXPECT_EQ(__dp4a(0x01020304, 0x01010101, 5), 15);
     EXPECT_EQ(__dp4a(-1, -1, 0), 4);
+    EXPECT_EQ(__vmaxu2(0x00018000, 0x00020001), 0x00028000u);
+    EXPECT_EQ(__vminu2(0x00018000, 0x00020001), 0x00010001u);
     EXPECT_EQ(__sad(-3, 4, 1u), 8u);
     EXPECT_EQ(min(3, 5u), 3u);
     EXPECT_EQ(max(-1, 5u), 0xffffffffu);

@@ -108,6 +108,22 @@ MSBENCH_CPU_INLINE unsigned __vsub2(unsigned a, unsigned b) {
     return ((a | 0x80008000u) - (b & 0x7fff7fffu)) ^ ((a ^ ~b) & 0x80008000u);
 }
 
+namespace msbench_cpu {
+
+template <typename Choose>
+MSBENCH_CPU_INLINE unsigned of_halves(unsigned a, unsigned b, Choose choose) {
+    return choose(a >> 16, b >> 16) << 16 | choose(a & 0xffffu, b & 0xffffu);
+}
+
+}  // namespace msbench_cpu
+
+MSBENCH_CPU_INLINE unsigned __vmaxu2(unsigned a, unsigned b) {
+    return msbench_cpu::of_halves(a, b, [](unsigned x, unsigned y) { return std::max(x, y); });
+}
+MSBENCH_CPU_INLINE unsigned __vminu2(unsigned a, unsigned b) {
+    return msbench_cpu::of_halves(a, b, [](unsigned x, unsigned y) { return std::min(x, y); });
+}
+
 // ------------------------------------------------------------------ reinterpretation
 
 MSBENCH_CPU_INLINE int __float_as_int(float x) { return std::bit_cast<int>(x); }
