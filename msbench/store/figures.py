@@ -123,7 +123,7 @@ class Figures:
             UnknownNameError: there is no such device or task.
         """
         self.device = _device(store, device_id)
-        self.ceilings = store.ceilings(self.device.id) if self.device else None
+        self.ceilings = store.usual_ceilings(self.device.id) if self.device else None
         self._tasks = {task.id: task for task in store.tasks()}
         if task_id is not None and task_id not in self._tasks:
             raise UnknownNameError("task", task_id, sorted(self._tasks))

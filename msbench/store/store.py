@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from sqlmodel import Session, col, func, select
 from msbench.errors import IntegrityError, StoreError, UnknownNameError
 from msbench.model import Candidate, Ceilings, Device, Evaluation, Status, Study, Trial
 from msbench.spec import Operator, Precision
+from msbench.statistics import median
 from msbench.store import convert
 from msbench.store.engine import MEMORY, shown, sqlite_path
 from msbench.store.identity import is_itself
@@ -34,6 +36,17 @@ from msbench.store.tables import (
     VersionRow,
 )
 
+_OF_A_BOUND = (
+    "copy_bytes_per_s",
+    "read_bytes_per_s",
+    "write_bytes_per_s",
+    "l2_copy_bytes_per_s",
+    "fp32_flops",
+    "tf32_flops",
+    "bf16_flops",
+    "fp64_flops",
+    "launch_ns",
+)
 _CLOCKS_DIFFER = timedelta(minutes=5)
 _Result = TypeVar("_Result", CheckRow, MeasurementRow, ProfileRow)
 
@@ -171,6 +184,19 @@ class Store(Runs):
         with self.session() as session:
             row = session.exec(query.order_by(col(CeilingsRow.measured_at).desc(), col(CeilingsRow.id))).first()
             return convert.to_ceilings(row) if row else None
+
+    def usual_ceilings(self, device_id: str) -> Ceilings | None:
+        """The newest ceilings of a device with the median of all its measurements of what a bound is made of; None if there are none.
+
+        An empty call takes up to a tenth more on one day than on another, and a figure should not depend on the last day's.
+        """
+        newest = self.ceilings(device_id)
+        if newest is None:
+            return None
+        with self.session() as session:
+            rows = session.exec(select(CeilingsRow).where(col(CeilingsRow.device_id) == device_id)).all()
+        medians = {name: median([getattr(row, name) for row in rows]) for name in _OF_A_BOUND}
+        return Ceilings(**(asdict(newest) | medians))
 
     def tasks(self) -> list[TaskRow]:
         """All tasks, by id."""

@@ -171,6 +171,20 @@ def test_recorded_devices_and_newest_ceilings(told: Store) -> None:
     assert told.ceilings("0" * 32) is None
 
 
+def test_bounds_are_of_all_measured_ceilings(told: Store) -> None:
+    assert told.usual_ceilings(GPU.id) == factories.CEILINGS
+    assert told.usual_ceilings("0" * 32) is None
+    first = factories.CEILINGS.launch_ns
+    for day, launch in enumerate((first + 300, first + 200), 1):
+        told.add_ceilings(
+            GPU, replace(factories.CEILINGS, launch_ns=launch, measured_at=f"2026-12-0{day}T00:00:00+00:00")
+        )
+    usual = told.usual_ceilings(GPU.id)
+    assert usual is not None
+    assert usual.launch_ns == first + 200
+    assert usual.measured_at == "2026-12-02T00:00:00+00:00"
+
+
 def test_versions_are_found_by_any_unique_beginning(told: Store) -> None:
     version = told.versions("scale/fp32")[0]
     assert told.version(version.id[:10]).id == version.id

@@ -42,7 +42,7 @@ def pages(site: Site) -> Iterator[Page]:
     used = Counter(e.device_id for e in site.evaluations.values())
     evaluations = list(site.evaluations.values())
     context = {
-        "devices": [(site.devices[d], site.store.ceilings(d), used[d]) for d in site.devices],
+        "devices": [(site.devices[d], site.store.usual_ceilings(d), used[d]) for d in site.devices],
         "executors": sorted(Counter(e.executor for e in evaluations).items()),
         "outcomes": outcomes(evaluations),
         "origins": origins(site),
