@@ -2,8 +2,8 @@
 // for these parts.
 //
 // x = high + middle + low, three bf16 a number, have fp32's range: six of their nine products are exact enough (0.84 * 2^-24) for any finite
-// numbers. A line is brought to the same size as its fp16 parts, so that only what lies 2^112 below its largest may be lost; elements that may notice
-// that, and those of lines that are not finite, are computed by the definition, a warp each.
+// numbers. A line is brought to the same size as its fp16 parts, so that only what lies 2^112 below its largest may be lost. If elements may notice
+// that, or are of lines that are not finite, the tile is computed once more, without tensor cores (msbench_plain_tile.cuh).
 //
 // A block does this after all its tiles, when the ring of stages is free: each thread has a line of either factor and splits 32 k of it while the
 // tensor cores multiply those before. Bound: twice the flops of the tile's first attempt.
@@ -11,6 +11,7 @@
 
 #include "msbench_async.cuh"
 #include "msbench_math.cuh"
+#include "msbench_plain_tile.cuh"
 #include "msbench_split.cuh"
 #include "msbench_tile_split.cuh"
 #include "msbench_wgmma.cuh"
@@ -61,13 +62,53 @@ __device__ __forceinline__ int exponent_of(float unscale) {
     return field < 255 ? int(field) - 127 : largest < 255 ? max(int(largest) - 127 - kTopExponent, -126) : 0;
 }
 
-// A warp computes an element of C, or a slice's part of it, by the definition.
+// A thread's line of a tile and a slice of K: group 0 has the rows of A, group 1 the columns of B.
 template <class Left>
-__device__ __noinline__ float by_warp(const Left& A, const Lines& B, int row, int column, int from, int end) {
-    float sum = 0;
-#pragma unroll 4
-    for (int k = from + int(threadIdx.x % 32); k < end; k += 32) sum = fmaf(A.value(row, k), B.value(column, k), sum);
-    return warp_reduce(sum, Sum());
+struct OwnLine {
+    const Left& A;
+    const Lines& B;
+    int group, line, end;
+    bool inside;
+
+    __device__ __forceinline__ void operator()(float (&x)[kPanelK], int k0) const {
+        if (group == 0) {
+#pragma unroll
+            for (int i = 0; i < kPanelK; ++i) x[i] = inside && k0 + i < end ? A.value(line, k0 + i) : 0.0f;
+        } else {
+#pragma unroll
+            for (int i = 0; i < kPanelK; ++i) x[i] = inside && k0 + i < end ? B.value(line, k0 + i) : 0.0f;
+        }
+    }
+};
+
+// Where a thread's sum e is in the tile.
+struct Place {
+    int row, column;
+
+    __device__ __forceinline__ Place(int group, int own, int e)
+        : row(group * kGroupRows + own / 32 * 16 + e / 2 % 2 * 8 + own % 32 / 4), column(e / 4 * 8 + own % 4 * 2 + e % 2) {}
+};
+
+__device__ __forceinline__ void store_again(float* C, const Shape& shape, const Work& w, const Place& at, float value) {
+    float* to = C + (w.row + at.row) * shape.pitch + w.column + at.column;
+    if (shape.slices == 1) *to = value;
+    else atomicAdd(to, value);
+}
+
+__device__ __forceinline__ void meet_again() {
+    sync_named(1, kConsumers * kGroupThreads);
+}
+
+// The sums of a tile whose bits are set, without tensor cores. Apart, so that the rest keeps its registers.
+template <class Left>
+__device__ __noinline__ void multiply_plainly(const OwnLine<Left>& load, float* C, const Shape& shape, const Work& w, unsigned char* stages,
+                                              int own, int from, uint64_t bits) {
+    float sums[kTile / 2];
+    plain_tile::multiply(sums, reinterpret_cast<float*>(stages), load.group, own, from, load.end, load, meet_again);
+#pragma unroll
+    for (int e = 0; e < kTile / 2; ++e) {
+        if (bits >> e & 1) store_again(C, shape, w, Place(load.group, own, e), sums[e]);
+    }
 }
 
 constexpr int kAgainParts = 3, kAgainBytes = 2 * kAgainParts * kPlaneBytes;  // of one of two stages
@@ -78,21 +119,13 @@ constexpr float kNoticesNothing = 0x1p-80f;  // times K: what lies 2^112 below t
 template <class Left>
 __device__ __forceinline__ void multiply_again(const Planes& a, const Planes& b, const Left& A, const Lines& B, float* C, const Shape& shape,
                                                const Work& w, unsigned char* stages, int (&odd)[2][kTile]) {
-    const int own = threadIdx.x % kGroupThreads, group = threadIdx.x / kGroupThreads - 1, warp = own / 32, lane = own % 32;
+    const int own = threadIdx.x % kGroupThreads, group = threadIdx.x / kGroupThreads - 1;
     const int line = (group == 0 ? w.row : w.column) + own;
     const bool inside = line < (group == 0 ? shape.M : shape.N);
     const float scale = inside ? power_of_two(-exponent_of((group == 0 ? a : b).unscales[line])) : 0.0f;
     const int from = w.slice * shape.slice_panels * kPanelK, end = min(from + shape.slice_panels * kPanelK, shape.K);
+    const OwnLine<Left> load = {A, B, group, line, end, inside};
     float x[kPanelK];
-    const auto load = [&](int k0) {
-        if (group == 0) {
-#pragma unroll
-            for (int i = 0; i < kPanelK; ++i) x[i] = inside && k0 + i < end ? A.value(line, k0 + i) : 0.0f;
-        } else {
-#pragma unroll
-            for (int i = 0; i < kPanelK; ++i) x[i] = inside && k0 + i < end ? B.value(line, k0 + i) : 0.0f;
-        }
-    };
     unsigned least = ~0u;
     const auto split = [&](int stage) {
         unsigned char* to = stages + stage * kAgainBytes + group * kAgainParts * kPlaneBytes + own / 8 * 512 + own % 8 * 16;
@@ -108,21 +141,18 @@ __device__ __forceinline__ void multiply_again(const Planes& a, const Planes& b,
                 *reinterpret_cast<uint4*>(to + p * kPlaneBytes + c * 128) = make_uint4(parts[p][0], parts[p][1], parts[p][2], parts[p][3]);
             }
         }
-    };
-    const auto meet = [&] {
         fence_shared_writes();
-        sync_named(1, kConsumers * kGroupThreads);
     };
     float sums[kTile / 2], chain[kTile / 2];
 #pragma unroll
     for (int j = 0; j < kTile / 2; ++j) sums[j] = 0.0f;
-    load(from);
+    load(x, from);
     split(0);
-    load(from + kPanelK);
-    meet();
+    load(x, from + kPanelK);
+    meet_again();
     for (int k = from, stage = 0; k < end; k += kPanelK, stage ^= 1) {
-        const SharedAddress of_a = shared_address(stages) + stage * kAgainBytes + group * kGroupRows * kPanelRowBytes,
-                            of_b = shared_address(stages) + stage * kAgainBytes + kAgainParts * kPlaneBytes;
+        const SharedAddress of = shared_address(stages) + stage * kAgainBytes, of_a = of + group * kGroupRows * kPanelRowBytes,
+                            of_b = of + kAgainParts * kPlaneBytes;
         mma_fence();
 #pragma unroll
         for (int step = 0; step < kPanelK / kMmaK; ++step) {
@@ -135,44 +165,34 @@ __device__ __forceinline__ void multiply_again(const Planes& a, const Planes& b,
         }
         mma_commit();
         if (k + kPanelK < end) split(stage ^ 1);
-        load(k + 2 * kPanelK);
+        load(x, k + 2 * kPanelK);
         mma_wait<0>();
         hold(chain);
 #pragma unroll
         for (int j = 0; j < kTile / 2; ++j) sums[j] += chain[j];
-        meet();
+        meet_again();
     }
     odd[group][own] = least < kLeastWhole;
-    sync_named(1, kConsumers * kGroupThreads);
-
+    meet_again();
     uint64_t bad = 0;
     const float harmless = kNoticesNothing * float(shape.K);
 #pragma unroll
     for (int e = 0; e < kTile / 2; ++e) {
-        const int at_row = group * kGroupRows + warp * 16 + e / 2 % 2 * 8 + lane / 4, at_column = e / 4 * 8 + lane % 4 * 2 + e % 2;
-        const int row = w.row + at_row, column = w.column + at_column;
+        const Place at(group, own, e);
+        const int row = w.row + at.row, column = w.column + at.column;
         if (row >= shape.M || column >= shape.N) continue;
-        if (sums[e] != sums[e] || ((odd[0][at_row] | odd[1][at_column]) && !(fabsf(sums[e]) >= harmless))) {
+        if (sums[e] != sums[e] || ((odd[0][at.row] | odd[1][at.column]) && !(fabsf(sums[e]) >= harmless))) {
             bad |= uint64_t(1) << e;
-            continue;
-        }
-        const float value = Unscale(exponent_of(a.unscales[row]) + exponent_of(b.unscales[column]))(sums[e]);
-        float* to = C + row * shape.pitch + column;
-        if (shape.slices == 1) *to = value;
-        else atomicAdd(to, value);
-    }
-    for (int e = 0; e < kTile / 2; ++e) {
-        for (unsigned lanes = __ballot_sync(0xffffffffu, bad >> e & 1); lanes; lanes &= lanes - 1) {
-            const int of = __ffs(lanes) - 1;
-            const int row = w.row + group * kGroupRows + warp * 16 + e / 2 % 2 * 8 + of / 4, column = w.column + e / 4 * 8 + of % 4 * 2 + e % 2;
-            const float value = by_warp(A, B, row, column, from, end);
-            float* to = C + row * shape.pitch + column;
-            if (lane != of) continue;
-            if (shape.slices == 1) *to = value;
-            else atomicAdd(to, value);
+        } else {
+            store_again(C, shape, w, at, Unscale(exponent_of(a.unscales[row]) + exponent_of(b.unscales[column]))(sums[e]));
         }
     }
-    sync_named(1, kConsumers * kGroupThreads);  // `odd` has been read
+    meet_again();  // `odd` has been read
+    odd[0][0] = 0;
+    meet_again();
+    if (bad) odd[0][0] = 1;
+    meet_again();
+    if (odd[0][0]) multiply_plainly(load, C, shape, w, stages, own, from, bad);
 }
 
 }  // namespace split_product

@@ -21,7 +21,7 @@ constexpr int kStages = 2 * kChainPanels, kStageBytes = 2 * kPlanes * kPlaneByte
 constexpr int kSharedBytes = kStages * kStageBytes + 1024;
 constexpr int kAgainWords = 64;  // bits of a block's tiles; more than these share them
 constexpr float kLargeEnough = 0x1p39f;  // times what both lines have lost: what that does is 2^-24 of such a sum
-static_assert(2 * kAgainBytes <= kStages * kStageBytes, "both stages of tiles computed again fit");
+static_assert(2 * kAgainBytes <= kStages * kStageBytes && plain_tile::kBytes <= kStages * kStageBytes, "stages of tiles computed again fit");
 
 // Left: Lines, or what else has made the planes of A, and knows its numbers.
 template <class Left>
