@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from markupsafe import Markup, escape
@@ -99,17 +99,24 @@ def code(source: str) -> Markup:
     return Markup("\n").join(Markup("<span>{}</span>").format(html(line)) for line in lines(source.rstrip("\n")))
 
 
-def prose(message: str) -> Markup:
-    """A chat message: fenced blocks become highlighted code, the rest stays as written."""
+def prose(message: str, elsewhere: Mapping[str, Markup] | None = None) -> Markup:
+    """A chat message: fenced blocks become highlighted code, the rest stays as written.
+
+    ``elsewhere``: by source without blanks around it, a link in place of a block whose code has a page of its own.
+    """
     out: list[Markup] = []
     at = 0
     for fence in _FENCE.finditer(message):
         out.append(_paragraphs(message[at : fence.start()]))
         body = fence[3].rstrip("\n")
+        at = fence.end()
+        if link := (elsewhere or {}).get(body.strip()):
+            count = body.strip().count("\n") + 1
+            out.append(Markup('<p class="elsewhere">{}, {} lines.</p>').format(link, count))
+            continue
         kernel = fence[2].lower() in _KERNEL_LANGUAGES
         inner = Markup("\n").join(html(line) for line in lines(body)) if kernel else escape(body)
         out.append(Markup('<pre class="code" tabindex="0">{}</pre>').format(inner))
-        at = fence.end()
     out.append(_paragraphs(message[at:]))
     return Markup("").join(out)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -41,8 +41,13 @@ class Exchange:
     continues: bool
 
 
-def exchanges(calls: Iterable[Call], seen: set[tuple[str, str]]) -> tuple[Exchange, ...]:
-    """The calls in order; ``seen`` holds the (role, text) of what the page already shows, and is added to."""
+def exchanges(
+    calls: Iterable[Call], seen: set[tuple[str, str]], elsewhere: Mapping[str, Markup]
+) -> tuple[Exchange, ...]:
+    """The calls in order; ``seen`` holds the (role, text) of what the page already shows, and is added to.
+
+    ``elsewhere``: see ``highlight.prose``.
+    """
     found = []
     for call in calls:
         new = [m for m in call.prompt if (m.role, m.content) not in seen]
@@ -57,17 +62,17 @@ def exchanges(calls: Iterable[Call], seen: set[tuple[str, str]]) -> tuple[Exchan
                 row.completion_tokens,
                 row.cost_usd,
                 row.seconds,
-                tuple(_said(m) for m in (*new, call.reply)),
+                tuple(_said(m, elsewhere) for m in (*new, call.reply)),
                 len(new) < len(call.prompt),
             )
         )
     return tuple(found)
 
 
-def _said(message: MessageRow) -> Said:
+def _said(message: MessageRow, elsewhere: Mapping[str, Markup]) -> Said:
     text = message.content
     size = f"{fmt.count(len(text))} characters"
     if len(text) > LONGEST:
         text = text[:LONGEST]
         size += f", the first {fmt.count(LONGEST)} shown"
-    return Said(message.role, message.agent, size, highlight.prose(text))
+    return Said(message.role, message.agent, size, highlight.prose(text, elsewhere))

@@ -7,6 +7,7 @@ import re
 
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
 
 from msbench.sitegen import highlight
 from msbench.sitegen.diff import CONTEXT, Diff, diff
@@ -67,6 +68,18 @@ def test_a_message_shows_its_code_as_code_and_its_markup_as_text() -> None:
     assert "<b>int</b>" in said
     assert said.count("<pre") == 1
     assert "not a fence" in said
+
+
+def test_code_that_has_a_page_is_linked_and_not_repeated() -> None:
+    link = Markup('The source of <a href="x">naive</a>')
+    said = highlight.prose(
+        "First:\n```cuda\nint x = 1;\nint y;\n```\nthen\n```cuda\nint z;\n```\nend", {"int x = 1;\nint y;": link}
+    )
+    assert '<p class="elsewhere">The source of <a href="x">naive</a>, 2 lines.</p>' in said
+    assert said.count("<pre") == 1
+    assert "int x" not in text(said)
+    assert "then" in text(said)
+    assert text(said).endswith("end")
 
 
 def test_a_fence_that_never_closes_keeps_all_its_text() -> None:

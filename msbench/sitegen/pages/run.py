@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from msbench.model import Outcome
 from msbench.sitegen import format as fmt
 from msbench.sitegen import rivalry, sources, summary_charts, verdict
@@ -49,10 +51,15 @@ def pages(site: Site) -> Iterator[Page]:
 def conversations(site: Site, run: Run) -> Iterator[Page]:
     """A page for what was asked and answered in each step. What an earlier step's page shows is not shown again."""
     seen: set[tuple[str, str]] = set()
+    elsewhere = {
+        version.row.source.strip(): Markup('The source of <a href="../{}">{}</a>').format(version.href, version.name)
+        for version in site.versions.values()
+        if version.task.id == run.task.id
+    }
     for row in run.steps:
         href = site.conversations.get((run.row.id, row.number), "")
         if href.startswith(run.href.removesuffix(".html")):
-            calls = exchanges(site.calls(run.row.id, row.number), seen)
+            calls = exchanges(site.calls(run.row.id, row.number), seen, elsewhere)
             title = f"Step {row.number} of run {run.row.id[:8]}: the conversation"
             says = f"Prompts and answers of step {row.number} of a run that optimized {run.task.title} in {run.task.precision}."
             context = {
