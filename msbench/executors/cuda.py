@@ -438,6 +438,8 @@ class CudaExecutor:
         found = []
         for (case, _), metrics, kernels in zip(cases, known, counted, strict=True):
             metrics = ncu.combine(kernels) | metrics
+            if len(kernels) >= ncu.MOST_KERNELS:
+                metrics["profiled_kernels"] = float(len(kernels))
             facts = tuple({"name": k.name, "time_ns": k.time_ns, **k.metrics} for k in kernels)
             tool = ncu.tool_name(self.toolchain.ncu)
             found.append(Profile(case, "ncu", metrics, *profiling.classify(metrics), tool=tool, kernels=facts))

@@ -25,6 +25,8 @@ from msbench.executors import Options, cuda
 from msbench.executors.cuda import CudaExecutor
 from msbench.gpu import devices as gpus
 from msbench.gpu import runner as gpu_runner
+from msbench.gpu.profile import ncu as nsight
+from msbench.gpu.profile.bottleneck import select_for_prompt
 from msbench.gpu.shared_memory import Block, SharedMemory
 from msbench.harness import evaluate as evaluating
 from msbench.harness.batch import coordinator as batch
@@ -289,8 +291,13 @@ def test_counters_come_from_a_process_of_their_own(
     (profile,) = profiles(case)
     assert profile.source == "ncu", profile.tool
     assert [k["time_ns"] for k in profile.kernels] == [40_000, 10_000]
+    assert "profiled_kernels" not in profile.metrics
     (job,) = json.loads((tmp_path / "job").read_text())["jobs"]
     assert job["dims"] == [1000]
+    with monkeypatch.context() as few:
+        few.setattr(nsight, "MOST_KERNELS", 2)
+        (limited,) = profiles(case)
+    assert "kernels that were profiled, the first of the call: 2" in select_for_prompt(limited)
     both = profiles(case, scale(spin_us=1.0))
     assert [len(one.kernels) for one in both] == [2, 1]
     fine, crashing = profiles(case, scale(**mode("returns")))

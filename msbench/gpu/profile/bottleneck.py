@@ -36,6 +36,7 @@ _TENSOR = (
 _STALL = "smsp__average_warps_issue_stalled_"
 
 _WORDS: Mapping[str, tuple[str, str]] = {
+    "profiled_kernels": ("kernels that were profiled, the first of the call", ""),
     "gpu__time_duration.sum": ("time under the profiler", "ns"),
     _COMPUTE: ("busiest compute pipe", "%"),
     _MEMORY: ("busiest part of the memory system", "%"),
@@ -103,7 +104,7 @@ _FOR_PROMPT: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 _ALWAYS = (
-    "gpu__time_duration.sum", "achieved_bandwidth_pct", "achieved_compute_pct", "time_over_launch_floor",
+    "profiled_kernels", "gpu__time_duration.sum", "achieved_bandwidth_pct", "achieved_compute_pct", "time_over_launch_floor",
     "static_registers", "static_shared_bytes", "static_spill_bytes", "sass_wide_global_access_pct",
     "sass_tensor_instructions",
 )  # fmt: skip

@@ -74,6 +74,9 @@ LAUNCH_METRICS: tuple[str, ...] = (
 SCRATCH = "msbench-profile-"
 """How folders begin that hold what profiling needs for a while: one that a killed process left, the next profile removes."""
 
+MOST_KERNELS = 12
+"""Of a call its first so many are profiled: each takes a third of a second or more, and a call's kernels mostly repeat each other."""
+
 _TIME = "gpu__time_duration.sum"
 _OF_THE_MACHINE = ("c2clink__", "device__", "numa__", "nvlink__", "profiler__")  # which ncu adds unasked
 _CHIPS = {
@@ -85,7 +88,6 @@ _CHIPS = {
     (9, 0): "gh100",
     (10, 0): "gb100",
 }
-_MOST_KERNELS = 64  # of a call
 _NO_PERMISSION = "ERR_NVGPUCTRPERM"
 
 
@@ -133,7 +135,7 @@ def collect(
     for _ in range(4):
         command = [
             str(ncu), "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
-            "--profile-from-start", "off", "--launch-count", str(calls * _MOST_KERNELS), "--metrics", ",".join(asked), *argv,
+            "--profile-from-start", "off", "--launch-count", str(calls * MOST_KERNELS), "--metrics", ",".join(asked), *argv,
         ]  # fmt: skip
         code, output, said = _run(command, env, limit_s)
         if code == 0:
