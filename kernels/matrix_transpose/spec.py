@@ -34,6 +34,7 @@ OPERATOR = Operator(
     deterministic=True,
     bound_note="Elements are moved and not computed with. They have to come out exactly as they went in.",
     library_note="cuBLAS geam (fp32) and cublasLtMatrixTransform (both precisions); the faster of the two is the bar.",
+    bytes_note="The naive kernel writes down columns, parts of sectors at a time, and some leave L2 before they are whole.",
     flops_note="cuBLAS's geam multiplies each element with its α on the way.",
     paper_name="matrix_transpose",
 )

@@ -62,6 +62,7 @@ OPERATOR = Operator(
         "cudnnSoftmaxForward in its accurate (max-subtracted) form, by the fastest of three ways to describe the matrix to it. "
         "cuDNN's graph API has a softmax only as a part of attention."
     ),
+    bytes_note="The naive kernel reads each row three times, for its maximum, its sum and the results, and rows do not stay in L2.",
     flops_note=(
         "An exponential and a maximum count as one operation each; computed, an exponential is several "
         "multiplications and additions, and a maximum is neither."

@@ -62,5 +62,9 @@ OPERATOR = Operator(
         "sort by row (cub::DeviceRadixSort), which is part of the call; nothing is prepared or kept for a matrix, as a "
         "launcher meets every one for the first time."
     ),
+    bytes_note=(
+        "The naive kernel's threads read columns that lie apart, so that sectors leave L2 before their other entries are read."
+    ),
+    flops_note="The naive kernel adds by atomics, which are no additions to a profiler.",
     paper_name="spmv_csc",
 )

@@ -63,6 +63,7 @@ OPERATOR = Operator(
         "beforehand, as a launcher meets every matrix for the first time. In cusparse_prepared, cusparseSpMV_preprocess "
         "has analysed the sparsity pattern before the call, which is not timed."
     ),
+    bytes_note="The naive kernel's threads read rows that lie apart, so that sectors leave L2 before their other entries are read.",
     flops_note="Lanes of a warp share a row and add up their sums, which are more additions than the definition's.",
     paper_name="spmv_csr",
 )
