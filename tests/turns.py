@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import subprocess
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 PARTS = 7
 VARIABLE = "MSBENCH_TEST_PART"
@@ -38,6 +40,11 @@ def part() -> int | None:
 def has_turn(what: str) -> bool:
     """Whether what has this name is in the part that is run."""
     return part() in (None, zlib.crc32(what.encode()) % PARTS)
+
+
+def costly(test: Callable[..., None]) -> Any:
+    """Marks a test that runs in one of the parts."""
+    return pytest.mark.skipif(not has_turn(test.__name__), reason="takes long, and another part has it")(test)
 
 
 def share(items: Sequence[T]) -> list[T]:

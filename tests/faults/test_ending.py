@@ -25,7 +25,7 @@ from msbench.errors import DeviceError, MsbenchError
 from msbench.executors.cpu import CpuExecutor
 from msbench.store.integrity import check_files
 from msbench.store.store import Store
-from tests import factories
+from tests import factories, turns
 from tests.cli import running
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -332,6 +332,7 @@ def test_a_place_for_the_database_that_cant_be_made_is_said(
         assert f"The folder {tmp_path / 'db'} can't be made" in says and "name another database with --db" in says
 
 
+@turns.costly
 def test_files_that_cant_be_written_are_said(tmp_path: Path, nowhere: Path) -> None:
     (tmp_path / "relu.cu").write_text("// nothing", encoding="utf-8")
     for arguments in (
@@ -452,6 +453,7 @@ def test_a_damaged_database_makes_no_site_and_no_merge(told: Path) -> None:
     assert not (told / "site").exists()
 
 
+@turns.costly
 def test_a_database_on_a_read_only_medium_is_one_error(told: Path) -> None:
     with Store(told / "other.sqlite") as store:
         factories.story(store, [factories.operator("shift")])

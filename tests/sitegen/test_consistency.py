@@ -1,9 +1,7 @@
-"""The published database's site contradicts itself nowhere; and what used to be there is found by the same check."""
+"""The published site contradicts itself nowhere; and what used to be there is found by the same check."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -11,27 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from msbench.sitegen import build
-from msbench.store.store import Store
+from tests import turns
 from tests.sitegen.truth import complaints
 
-PUBLISHED = Path(__file__).parents[2] / "db" / "published.sqlite"
+CHECKOUT = Path(__file__).parents[2]
 RUN, SOFTMAX, STEP = "run/28955143a6e84cf5ae6f940610a357d7.html", "op/softmax.html", "version/810e6ef00b3c.html"
 
 
-@pytest.fixture(scope="session")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of the published database, built once for all of pytest's workers."""
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    with (shared / "published.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (shared / "published").exists():
-            with Store.union([PUBLISHED]) as store:
-                build(store, shared / "published")
-    return shared / "published"
+@pytest.fixture
+def published() -> Path:
+    """The site as it is published."""
+    return CHECKOUT / "site"
 
 
+@turns.costly
 def test_no_page_of_the_published_site_contradicts_another(published: Path) -> None:
     assert complaints(published) == []
 

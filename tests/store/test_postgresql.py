@@ -19,7 +19,7 @@ from msbench.model import Origin
 from msbench.store import integrity
 from msbench.store.merge import merge
 from msbench.store.store import Store
-from tests import factories
+from tests import factories, turns
 from tests.cli.running import GOOD, QUICKLY, run
 from tests.store.conftest import tell
 from tests.store.test_merge import content
@@ -123,6 +123,7 @@ def test_a_database_of_32_bits_is_migrated(url: str) -> None:
         assert integrity.check(store) == []
 
 
+@turns.costly
 def test_every_command_works_in_it(url: str, tmp_path: Path) -> None:
     (tmp_path / "mine.cu").write_text(GOOD, encoding="utf-8")
     op = ("--op", "vector_add", "--precision", "fp32")
