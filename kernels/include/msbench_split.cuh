@@ -108,10 +108,7 @@ __global__ void __launch_bounds__(kSplitThreads, 3)
         for (int chunk = group; chunk < chunks; chunk += kGroups) {
             alignas(16) float x[8];
             load(chunk, x);
-            for (int i = 0; i < 8; ++i) {
-                const float scaled = x[i] * scale;
-                lost += scaled == 0.0f && x[i] != 0.0f ? 0x1p-149f : loss(scaled);  // all of it, where scaling leaves nothing
-            }
+            for (int i = 0; i < 8; ++i) lost += loss_of(x[i], scale);
         }
         of_group[group][line].largest = __float_as_uint(lost);
         cluster.sync();  // of_part has been read as well

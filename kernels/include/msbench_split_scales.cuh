@@ -88,4 +88,10 @@ __device__ __forceinline__ float loss(float x) {
     return fabsf(x) < kSmallest ? fabsf(rest - __half2float(__float2half_rn(rest * kLowScale)) / kLowScale) : 0.0f;
 }
 
+// What a number loses by being scaled and split; all of it, where scaling leaves nothing.
+__device__ __forceinline__ float loss_of(float x, float scale) {
+    const float scaled = x * scale;
+    return scaled == 0.0f && x != 0.0f ? 0x1p-149f : loss(scaled);
+}
+
 }  // namespace msbench

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,19 +24,27 @@ using scalar_t = {};
 """
 
 
-def called(scalar: str, source: str, function: str, *given: Any, times: int = 1) -> list[Any]:
+def called(
+    scalar: str, source: str, function: str, *given: Any, times: int = 1, include: Path | None = None
+) -> list[Any]:
     """The arrays among ``given`` after ``times`` calls of an ``EXPORTED`` function that takes pointers, int64 and floats.
+
+    ``include``: another folder of headers than the shared ones.
 
     Raises:
         RuntimeError: the function returned something else than 0, or the emulator reported a failure.
     """
     with ProcessPoolExecutor(1, FORKS) as process:
-        return process.submit(_called, scalar, source, function, given, times).result()
+        return process.submit(_called, scalar, source, function, given, times, include).result()
 
 
-def _called(scalar: str, source: str, function: str, given: tuple[Any, ...], times: int) -> list[Any]:
+def _called(
+    scalar: str, source: str, function: str, given: tuple[Any, ...], times: int, include: Path | None
+) -> list[Any]:
     text = _PRELUDE.format(scalar) + source
-    library = ctypes.CDLL(str(emulator.build(text, "test.cu", include_dirs=[resources.include_dir()]).library))
+    library = ctypes.CDLL(
+        str(emulator.build(text, "test.cu", include_dirs=[include or resources.include_dir()]).library)
+    )
     arguments = [_argument(value) for value in given]
     for _ in range(times):
         status = getattr(library, function)(*arguments)
