@@ -162,3 +162,6 @@ def test_what_is_known_of_like_tasks_is_told(task: Task, store: Store, world: Wo
         f"scale/fp32, version {versions[1][:12]}, improved", f"scale/fp32, version {versions[2][:12]}, slower",
     ]  # fmt: skip
     assert "Fuse it. Result: 2.0" in lines[0] and gather(store, task) == ()
+    go(task, store, story, 2)  # the same versions once more
+    again = gather(store, Task(task.operator, Precision.BF16))
+    assert [line.partition(":")[0] for line in again] == [line.partition(":")[0] for line in lines]

@@ -18,8 +18,8 @@
 //
 // Measured (H200, 2026-11-23, cold; 4,32,1024,128): 2406 us in fp32 (straightforward.cu: 3325), 2323 in bf16 (3498). 16 rows a thread, and
 // polynomials in place of some exponentials, gained nothing; a branch for each key and four rows, so that masked entries cost no exponential,
-// took 3942. With the list (2026-11-24) one query in 64 and one key in 64 of 128 times the size cost 18 % where they had cost eleven times as
-// much, as a thread did all its rows again; where nearly all results are done again it takes 17500. Small cases before there was `few_tiles`
+// took 3942. With the list (2026-11-24; fp32): 2370 us, and 3330 where one query and one key in 64 are 128 times the size, which had taken 29400,
+// as a thread did all its rows again; 16800 where nearly all results are done again. Small cases before there was `few_tiles`
 // (2,3,77,64): 14.4 and 36.9 us: where D is not known, loads of bf16 behind a branch each, with their conversions, had been made to wait for
 // each other. Now 6.1 us in both, and 6.8 for 4,8,32,128 (9.3).
 #include "msbench_channel_rows.cuh"
