@@ -309,7 +309,8 @@ def _settings(
         known = Settings.read(recorded.settings)
     seed = known.plan.seed if seed is None else seed
     chosen = operators.select_cases(task.operator, cases, seed) if cases else known.plan.cases
-    plan = replace(known.plan, cases=chosen, profile=True, seed=seed, time_budget_s=budget, sittings=sittings)
+    seen = known.profile_view is not ProfileView.NONE
+    plan = replace(known.plan, cases=chosen, profile=seen, seed=seed, time_budget_s=budget, sittings=sittings)
     longest = known.max_tokens if answer_tokens is None else answer_tokens
     return replace(known, plan=plan, rounds=known.rounds if rounds is None else rounds, max_tokens=longest)
 

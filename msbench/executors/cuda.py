@@ -385,6 +385,7 @@ class CudaExecutor:
                 half_width=plan.half_width,
                 sittings=plan.sittings,
                 suspicious=suspicious,
+                hot=plan.hot,
             )
             return timing.measure_group(
                 [WholeCalls(subject) for subject in subjects] if plan.whole_calls else subjects,

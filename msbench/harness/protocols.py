@@ -38,7 +38,8 @@ class Plan:
     candidates may take, and the relative half-width of the 95 % interval that is narrow enough for ratios near 1. Cases are measured
     in ``sittings`` sessions, each with new processes, long ones in fewer (``sessions.number_of``), and with ``settle`` in as
     many more as it takes to know their ratios (``sessions.number_needed``). ``whole_calls``: a time is
-    that of a call from an idle device to an idle device, on the host's clock, whatever the call does in between.
+    that of a call from an idle device to an idle device, on the host's clock, whatever the call does in between. ``hot``: calls
+    in a row, with nothing in between, are timed, too; no ratio depends on them.
     ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
     ``profile_fastest``: profile only the version that is fastest on that case.
     ``trusted``: naive kernels and libraries among the versions are those of ``kernels/``, so that of these what finds cheating is tried on the cheapest cases only,
@@ -60,6 +61,7 @@ class Plan:
     sittings: int = 4
     settle: bool = False
     whole_calls: bool = False
+    hot: bool = True
     recorded_with: str | None = None
 
 

@@ -56,7 +56,9 @@ class Evaluating:
         command: str, progress: Progress | None, tell: Callable[[str, str, int], None],
     ) -> None:  # fmt: skip
         self._task = task
-        self._plan = replace(plan, profile=False)  # which is done where it is needed
+        self._plan = replace(
+            plan, profile=False, hot=False
+        )  # profiling is done where it is needed, and no step is judged hot
         self._profiles = plan.profile
         self._executor = executor
         self._journal = journal
@@ -66,7 +68,7 @@ class Evaluating:
         self._progress = progress
         self._tell = tell
         self._ceilings = executor.ceilings() if executor.measures else None
-        self._screening = rungs.screening(task.operator, task.precision, plan, self._ceilings)
+        self._screening = rungs.screening(task.operator, task.precision, self._plan, self._ceilings)
 
     def baseline(self, candidates: Sequence[Candidate]) -> str:
         """The references against each other; returns the id of the last one's evaluation."""

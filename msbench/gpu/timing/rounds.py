@@ -73,7 +73,7 @@ class Settings:
     """How a group is measured.
 
     ``budget_s`` and ``half_width``: see ``Enough``. ``sittings``: which share the budget. ``suspicious``: of each version, whether its
-    timed repetitions are compared between rounds too, not at the end only.
+    timed repetitions are compared between rounds too, not at the end only. ``hot``: see ``protocols.Plan``.
     """
 
     group: str
@@ -82,6 +82,7 @@ class Settings:
     half_width: float
     sittings: int = 1
     suspicious: Sequence[bool] | None = None  # all are
+    hot: bool = True
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def measure_group(
         telemetry.forget()
         _interleave(tracks, rng, enough, telemetry, clock, looks())
     for track in tracks:
-        _guarded(track, _hot)
+        _guarded(track, _hot if settings.hot else _not_hot)
     last = verify.with_outliers()
     for track in tracks:
         _guarded(track, partial(_look_at_the_end, comparison=last))
@@ -371,6 +372,10 @@ def _hot(track: Track) -> None:
             track.hot_ns = median(samples) / plays
         else:
             track.hot_note = "Not timed hot: its calls take longer to enqueue than a stream is held."
+
+
+def _not_hot(track: Track) -> None:
+    track.hot_note = "Not timed hot: this measurement compares cold calls only."
 
 
 def _guarded(track: Track, step: Callable[[Track], None]) -> None:

@@ -147,12 +147,13 @@ def measure(
     telemetry: Telemetry | None = None,
     sittings: int = 1,
     suspicious: Sequence[bool] | None = None,
+    hot: bool = True,
 ) -> list[Measurement]:
     return timing.measure_group(
         subjects,
         JOB,
         scale(),
-        timing.Settings("g", seed=3, budget_s=budget_s, half_width=0.01, sittings=sittings, suspicious=suspicious),
+        timing.Settings("g", 3, budget_s, half_width=0.01, sittings=sittings, suspicious=suspicious, hot=hot),
         verify or Nobody(),
         telemetry or Telemetry(lambda: STEADY),
         clock,
@@ -410,6 +411,12 @@ def test_beside_one_that_is_suspected_others_are_not_compared_more_often() -> No
     trusted, suspected = Made(clock, 5_000.0), Made(clock, 5_100.0)
     measure([trusted, suspected], clock, suspicious=[False, True])
     assert [sum(kept >= 0 for kept in one.kept) for one in (trusted, suspected)] == [1, 3]
+
+
+def test_calls_in_a_row_are_timed_only_where_they_are_asked_for() -> None:
+    (hot,), (cold,) = (measure([Made(clock := Clock(), 10_000.0)], clock, hot=wanted) for wanted in (True, False))
+    assert hot.hot_ns is not None and not hot.hot_note
+    assert cold.hot_ns is None and "cold calls only" in cold.hot_note and cold.samples_ns
 
 
 def test_a_version_that_is_far_behind_takes_few_rounds_and_is_compared_all_the_same() -> None:
