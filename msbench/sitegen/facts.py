@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from sqlmodel import SQLModel, select
+from sqlmodel import SQLModel, col, select
 
 from msbench.model import Origin, Outcome, Status
 from msbench.sitegen.entries import SHIPPED, WRITERS, Run, Version
@@ -41,14 +41,15 @@ _NOTHING_NEW = (Outcome.BASELINE, Outcome.DUPLICATE, Outcome.UNCHANGED, Outcome.
 
 
 class Site:
-    """What a store holds, as the pages need it; times are those of one device."""
+    """What a store holds, as the pages need it; times are those of one device, and ``on`` has those of the others."""
 
-    def __init__(self, store: Store, device_id: str | None = None) -> None:
+    def __init__(self, store: Store, device_id: str | None = None, *, names: Mapping[str, str] | None = None) -> None:
         """Read everything but samples.
 
         Args:
             store: usually ``Store.union(…)``.
             device_id: whose times are shown; by default the GPU's with the most measurements.
+            names: what versions are called, by their ids, where that is not to follow from these times.
 
         Raises:
             UnknownNameError: nothing was measured on that device.
@@ -75,6 +76,10 @@ class Site:
             self._records = {one.evaluation_id: one for one in rows(RecordRow)}
             self._runs = sorted(rows(RunRow), key=lambda r: (r.started_at, r.id))
             self._steps = sorted(rows(StepRow), key=lambda s: (s.run_id, s.number))
+            timed = select(MeasurementRow.evaluation_id).where(col(MeasurementRow.median_ns).is_not(None)).distinct()
+            self._timed = set(session.exec(timed))
+        self._names = names
+        self._others: dict[str, Site] = {}
         self._figures = Figures(store, device_id)
         self.ceilings = self._figures.ceilings
         self.figures = {task_id: self._figures.task(task_id) for task_id in self.tasks}
@@ -86,6 +91,20 @@ class Site:
     def device(self) -> DeviceRow | None:
         """Whose times are shown; None where nothing was timed."""
         return self.devices[self._figures.device.id] if self._figures.device else None
+
+    def on(self, device_id: str | None) -> Site:
+        """The same with the times of another GPU; itself where nothing was timed on that."""
+        timed = {self.evaluations[one].device_id for one in self._timed}
+        if (
+            device_id not in timed
+            or self.devices[device_id].kind != "cuda"
+            or self.device in (None, self.devices[device_id])
+        ):
+            return self
+        if device_id not in self._others:
+            names = {version.id: version.name for version in self.versions.values()}
+            self._others[device_id] = Site(self.store, device_id, names=names)
+        return self._others[device_id]
 
     @cached_property
     def usual_flags(self) -> tuple[str, ...]:
@@ -114,7 +133,7 @@ class Site:
             if profile.fault is None:
                 profiles[profile.evaluation_id].append(profile)
         best = {one.version.id for one in map(self._best, self.figures) if one}
-        names = _names([one.version for one in everything], best)
+        names = self._names or _names([one.version for one in everything], best)
         found = {}
         for one in everything:
             own, judged = evaluations[one.version.id], one.evaluation
@@ -128,6 +147,7 @@ class Site:
                 children=tuple(children[one.version.id]),
                 evaluations=tuple(own),
                 device=self.devices[judged.device_id] if judged else None,
+                timed_on=next((self.devices[e.device_id] for e in own if e.id in self._timed), None),
                 build=self.builds.get(judged.build_id or "") if judged else None,
                 checks=tuple(checks[judged.id]) if judged else (),
                 record=self._records.get(judged.id) if judged else None,

@@ -99,6 +99,11 @@ def code(source: str) -> Markup:
     return Markup("\n").join(Markup("<span>{}</span>").format(html(line)) for line in lines(source.rstrip("\n")))
 
 
+def blocks(message: str) -> list[str]:
+    """The code of a chat message's fenced blocks, without blanks around it, as ``prose`` looks it up elsewhere."""
+    return [fence[3].strip() for fence in _FENCE.finditer(message)]
+
+
 def prose(message: str, elsewhere: Mapping[str, Markup] | None = None) -> Markup:
     """A chat message: fenced blocks become highlighted code, the rest stays as written.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,11 @@ from msbench.store.tables import MessageRow
 
 LONGEST = 24_000
 """Characters of one message that a page shows; the database has all of it."""
+
+WORTH_A_REFERENCE = 200
+"""Characters from which a section that stands further up is named and not repeated."""
+
+_SECTION = re.compile(r"^(?=# )", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ def exchanges(
     ``elsewhere``: see ``highlight.prose``.
     """
     found = []
+    sections: dict[str, int] = {}
     for call in calls:
         new = [m for m in call.prompt if (m.role, m.content) not in seen]
         seen.update((m.role, m.content) for m in (*call.prompt, call.reply))
@@ -62,17 +69,35 @@ def exchanges(
                 row.completion_tokens,
                 row.cost_usd,
                 row.seconds,
-                tuple(_said(m, elsewhere) for m in (*new, call.reply)),
+                (*(_said(m, elsewhere, sections, row.number) for m in new), _said(call.reply, elsewhere)),
                 len(new) < len(call.prompt),
             )
         )
     return tuple(found)
 
 
-def _said(message: MessageRow, elsewhere: Mapping[str, Markup]) -> Said:
+def _said(
+    message: MessageRow, elsewhere: Mapping[str, Markup], sections: dict[str, int] | None = None, call: int = 0
+) -> Said:
     text = message.content
     size = f"{fmt.count(len(text))} characters"
+    if sections is not None:
+        text = _without_repeats(text, sections, call)
     if len(text) > LONGEST:
         text = text[:LONGEST]
         size += f", the first {fmt.count(LONGEST)} shown"
     return Said(message.role, message.agent, size, highlight.prose(text, elsewhere))
+
+
+def _without_repeats(prompt: str, sections: dict[str, int], call: int) -> str:
+    """The prompt, with sections that stand in an earlier call's only named. ``sections``: in which call each stood; those of this one are added."""
+    parts = []
+    for section in _SECTION.split(prompt):
+        heading, _, body = section.partition("\n")
+        known = sections.setdefault(section.strip(), call)
+        whole = section.count("```") % 2 == 0  # else it ends within code that a line like a heading is part of
+        if known != call and whole and len(body) >= WORTH_A_REFERENCE:
+            parts.append(f"{heading}\n\n[as in call {known}]\n\n")
+        else:
+            parts.append(section)
+    return "".join(parts)

@@ -14,7 +14,8 @@ from msbench.model import Candidate, Origin
 from msbench.sitegen import format as fmt
 from msbench.sitegen import verdict
 from msbench.sitegen.facts import Site
-from msbench.sitegen.pages import home, method, run
+from msbench.sitegen.page import Page
+from msbench.sitegen.pages import home, method, run, version
 from msbench.sitegen.told import told
 from msbench.store.store import Store
 from tests import factories as make
@@ -41,8 +42,8 @@ def chose(store: Store, best: Candidate) -> None:
     """A run that made both versions and chose one."""
     row = make.run_row(OP, run_id="5e1ec7ed", best_version_id=best.id)
     store.start_run(row)
-    for number, version in enumerate((EARLIER, LATER), start=1):
-        store.add_step(make.step_row(row, number, "improved", version_id=version.id, parent_version_id=NAIVE.id))
+    for number, made in enumerate((EARLIER, LATER), start=1):
+        store.add_step(make.step_row(row, number, "improved", version_id=made.id, parent_version_id=NAIVE.id))
 
 
 @pytest.mark.parametrize(
@@ -168,3 +169,30 @@ def test_predictions_are_judged_by_intervals_case_by_case_where_they_were_made_s
     assert by_case == {0.9: "held", 8.0: "did not hold", None: ""}
     page = (built / told_run.href).read_text(encoding="utf-8")
     assert page.count("<td class=t>did not hold") == 1
+
+
+def test_a_run_on_another_device_and_what_came_of_it_have_the_times_of_that_device(empty: Store) -> None:
+    measured(empty, {NAIVE: 0.4, LIBRARY: 0.5, EARLIER: 0.8})
+    other = replace(make.GPU, name="NVIDIA Other GPU", uuid="GPU-2")
+    row = make.run_row(OP, run_id="07e4de71ce", device_id=other.id, best_version_id=LATER.id, status="finished")
+    at_once = make.measured(OP, {NAIVE: 0.4, LATER: 0.6}, at=11, device=other)
+    ids = [empty.add_evaluation(OP, one) for one in at_once]
+    empty.start_run(row)
+    empty.add_step(make.step_row(row, 0, "baseline", version_id=NAIVE.id, evaluation_id=ids[0]))
+    empty.add_step(
+        make.step_row(row, 1, "improved", version_id=LATER.id, parent_version_id=NAIVE.id, evaluation_id=ids[1])
+    )
+    site = Site(empty)
+    assert site.device is not None and site.device.name == make.GPU.name
+    assert site.versions[LATER.id].state == "timed on NVIDIA Other GPU" and not site.versions[LATER.id].over_naive
+    own = site.on(other.id)
+    assert own.versions[LATER.id].name == site.versions[LATER.id].name
+    page = next(page for page in run.pages(site) if page.path == "run/07e4de71ce.html")
+    assert isinstance(page, Page) and "NVIDIA Other GPU" in page.context["label"]
+    assert page.context["steps"][1]["judged"].over_naive.value == pytest.approx(1.5, rel=0.02)
+    shown = {page.path: page for page in version.pages(site)}
+    of_run, of_site = (shown[site.versions[one.id].href] for one in (LATER, EARLIER))
+    assert isinstance(of_run, Page) and "NVIDIA Other GPU" in of_run.context["label"]
+    assert isinstance(of_site, Page) and make.GPU.name in of_site.context["label"]
+    assert home.story(site, site.runs["07e4de71ce"])["gain"].value == pytest.approx(1.5, rel=0.02)
+    assert site.on("nothing was timed there") is site and site.on(make.GPU.id) is site

@@ -171,7 +171,9 @@ def stories(site: Site) -> list[Run]:
 
 
 def story(site: Site, run: Run) -> dict[str, Any]:
-    """A run as a card and as a line of the table."""
+    """A run as a card and as a line of the table, with the times of its own device."""
+    site = site.on(run.row.device_id)
+    run = site.runs[run.row.id]
     best = site.versions.get(run.row.best_version_id or "")
     judged = [told(site, run, s) for s in run.steps]
     top = max([one.over_naive.value for one in judged if one.over_naive], default=None)

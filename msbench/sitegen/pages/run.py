@@ -3,55 +3,86 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from markupsafe import Markup
 
 from msbench.model import Outcome
 from msbench.sitegen import format as fmt
-from msbench.sitegen import rivalry, sources, summary_charts, verdict
+from msbench.sitegen import highlight, rivalry, sources, summary_charts, verdict
 from msbench.sitegen.diff import diff
-from msbench.sitegen.entries import Run, Version
+from msbench.sitegen.entries import SHORT, Run, Version
 from msbench.sitegen.facts import Site
-from msbench.sitegen.page import Page
+from msbench.sitegen.page import File, Page
 from msbench.sitegen.plot import Chart
 from msbench.sitegen.told import Told, told
 from msbench.sitegen.transcript import exchanges
 from msbench.store.tables import StepRow
 
 
-def pages(site: Site) -> Iterator[Page]:
-    """One page a run."""
-    for run in site.runs.values():
-        judged = [told(site, run, s) for s in run.steps]
-        chart = progress(judged)
-        title = f"Run {run.row.id[:8]}, {run.task.title} {run.task.precision}"
-        says = verdict.run(site, run)
-        context = {
-            "run": run,
-            "verdict": says,
-            "steps": [step(site, run, one) for one in judged],
-            "gains": attribution(site, run),
-            "author": site.author(run),
-            "chart": chart,
-            "best": site.versions.get(run.row.best_version_id or ""),
-            "label": sources.measured(site, (one.measured_at for one in judged)),
-            "original": site.runs.get(run.row.replay_of or ""),
-            "replays": [r for r in site.runs.values() if r.row.replay_of == run.row.id],
-            "spend": _amounts(run.row.spend),
-            "budget": _amounts(run.row.budget),
-            "replay": replay(run),
-            "rivalry": rivalry.of_run(site, run),
-        }
-        yield Page(run.href, "run.html", title, says, context, charts=chart is not None)
-        yield from conversations(site, run)
+def pages(site: Site) -> Iterator[Page | File]:
+    """One page a run, and one a conversation; code that the prompts of several quote is a file."""
+    quoted = repeated_code(site)
+    yield from (File(path, f"{code}\n") for code, path in quoted.items())
+    for one in site.runs.values():
+        yield from pages_of(site.on(one.row.device_id), one.row.id, quoted)
 
 
-def conversations(site: Site, run: Run) -> Iterator[Page]:
-    """A page for what was asked and answered in each step. What an earlier step's page shows is not shown again."""
+def pages_of(site: Site, run_id: str, quoted: Mapping[str, str]) -> Iterator[Page]:
+    """A run's pages, with the times of its own device. ``quoted``: see ``repeated_code``."""
+    run = site.runs[run_id]
+    judged = [told(site, run, s) for s in run.steps]
+    chart = progress(judged)
+    title = f"Run {run.row.id[:8]}, {run.task.title} {run.task.precision}"
+    says = verdict.run(site, run)
+    context = {
+        "run": run,
+        "verdict": says,
+        "steps": [step(site, run, one) for one in judged],
+        "gains": attribution(site, run),
+        "author": site.author(run),
+        "chart": chart,
+        "best": site.versions.get(run.row.best_version_id or ""),
+        "label": sources.measured(site, (one.measured_at for one in judged)),
+        "original": site.runs.get(run.row.replay_of or ""),
+        "replays": [r for r in site.runs.values() if r.row.replay_of == run.row.id],
+        "spend": _amounts(run.row.spend),
+        "budget": _amounts(run.row.budget),
+        "replay": replay(run),
+        "rivalry": rivalry.of_run(site, run),
+    }
+    yield Page(run.href, "run.html", title, says, context, charts=chart is not None)
+    yield from conversations(site, run, quoted)
+
+
+def repeated_code(site: Site) -> dict[str, str]:
+    """Code that several runs' prompts quote and that is no version's, with the path of the file that holds each."""
+    own = {version.row.source.strip() for version in site.versions.values()}
+    runs: dict[str, set[str]] = {}
+    for run_id, number in site.conversations:
+        for message in (m for call in site.calls(run_id, number) for m in call.prompt):
+            for code in highlight.blocks(message.content):
+                if len(code) >= _WORTH_A_FILE and code not in own:
+                    runs.setdefault(code, set()).add(run_id)
+    return {
+        code: f"source/quoted-{sha256(code.encode()).hexdigest()[:SHORT]}.cuh"
+        for code, which in sorted(runs.items())
+        if len(which) > 1
+    }
+
+
+def conversations(site: Site, run: Run, quoted: Mapping[str, str]) -> Iterator[Page]:
+    """A page for what was asked and answered in each step. What an earlier step's page shows is not shown again.
+
+    ``quoted``: see ``repeated_code``.
+    """
     seen: set[tuple[str, str]] = set()
     elsewhere = {
+        code: Markup('<a href="../{}">Code</a> that other prompts have, too').format(path)
+        for code, path in quoted.items()
+    } | {
         version.row.source.strip(): Markup('The source of <a href="../{}">{}</a>').format(version.href, version.name)
         for version in site.versions.values()
         if version.task.id == run.task.id
@@ -118,6 +149,8 @@ def attribution(site: Site, run: Run) -> list[dict[str, Any]]:
         version = before
     return found[::-1] if len(found) > 1 else []
 
+
+_WORTH_A_FILE = 1500  # characters
 
 _NEW = (Outcome.IMPROVED, Outcome.EQUAL, Outcome.SLOWER, Outcome.CHECKED, Outcome.FAILED)
 _TONES = {

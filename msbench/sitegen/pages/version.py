@@ -42,7 +42,8 @@ def pages(site: Site) -> Iterator[Page | File]:
         if version.id in site.successors:
             context = superseded(site, version)
         else:
-            context = facts(site, version) | {"shown_by": shown[_file(version)]}
+            own = site if version.measured or not version.timed_on else site.on(version.timed_on.id)
+            context = facts(own, own.versions[version.id]) | {"shown_by": shown[_file(version)]}
         yield Page(
             version.href,
             "version.html",
