@@ -101,7 +101,7 @@ class Version:
     """One version with all that is known of it. ``name`` tells it from the other versions of its task.
 
     ``evaluation`` is the newest one that judged it, and its results are shown; if that was answered from a recording,
-    it is the recorded one. ``timed_on``: the device that timed it last, whoever's times the site shows.
+    it is the recorded one. ``timed_on``: the devices that timed it, the last first, whoever's times the site shows.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Version:
     children: tuple[str, ...]
     evaluations: tuple[EvaluationRow, ...]
     device: DeviceRow | None
-    timed_on: DeviceRow | None
+    timed_on: tuple[DeviceRow, ...]
     build: BuildRow | None
     checks: tuple[CheckRow, ...]
     profiles: tuple[ProfileRow, ...]
@@ -209,13 +209,9 @@ class Version:
             return "not evaluated"
         status = Status(self.evaluation.status)
         if status in (Status.PASSED, Status.PROFILE_FAILED):
-            return (
-                "measured"
-                if self.measured
-                else f"timed on {self.timed_on.name}"
-                if self.timed_on
-                else "checked, not timed"
-            )
+            if self.measured:
+                return "measured"
+            return f"timed on {self.timed_on[0].name}" if self.timed_on else "checked, not timed"
         if self.evaluation.fault and status is not Status.UNSUPPORTED:
             return _FAULTS[Fault(self.evaluation.fault)]
         return _STAGES[status]

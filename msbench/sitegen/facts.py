@@ -147,7 +147,7 @@ class Site:
                 children=tuple(children[one.version.id]),
                 evaluations=tuple(own),
                 device=self.devices[judged.device_id] if judged else None,
-                timed_on=next((self.devices[e.device_id] for e in own if e.id in self._timed), None),
+                timed_on=tuple({e.device_id: self.devices[e.device_id] for e in own if e.id in self._timed}.values()),
                 build=self.builds.get(judged.build_id or "") if judged else None,
                 checks=tuple(checks[judged.id]) if judged else (),
                 record=self._records.get(judged.id) if judged else None,
@@ -159,12 +159,17 @@ class Site:
 
     @cached_property
     def successors(self) -> dict[str, Version]:
-        """By the id of a naive kernel or a baseline whose file has changed since: what that file has become."""
+        """By the id of a naive kernel or a baseline whose file has changed since: what that file has become; and of what was
+        shipped as the best, and came out of no run: the best now."""
         newest: dict[tuple[str, str, str], Version] = {}
         baselines = [v for v in self.versions.values() if not v.ours and v.row.label]
         for v in sorted(baselines, key=lambda v: (v.row.created_at, v.id)):
             newest[v.task.id, v.row.origin, v.row.label] = v
         found = {v.id: newest[v.task.id, v.row.origin, v.row.label] for v in baselines}
+        for v in self.versions.values():
+            best = self.best(v.task.id)
+            if v.row.origin == Origin.EXPERT and v.row.label == "best" and best and not self.steps_of(v.id):
+                found[v.id] = best
         return {id: v for id, v in found.items() if v.id != id and v.measured}
 
     @cached_property

@@ -33,22 +33,23 @@ from msbench.store.identity import content_id, table_of
 from msbench.store.tables import TABLES, CheckRow, LedgerRow, MigrationRow, NotesRow, RecordRow, StepRow, TrialRow
 from msbench.store.views import VIEWS
 
-FORMAT = 3
+FORMAT = 4
 """``PRAGMA user_version`` of a packed file; an ordinary one has 0.
 
-In one with 1 no value refers to another row's, and in one with 2 streams have no dictionary and ids are whole.
+In one with 1 no value refers to another row's, in one with 2 streams have no dictionary and ids are whole, and in one with 3 only
+texts of 120 characters and more refer.
 """
 
 _LONG = 120
 """Characters from which a text is worth compressing."""
-_REPEATED = 64
-"""Bytes from which a value that an earlier row has is worth a reference."""
+_REPEATED, _REPEATED_TEXT = 64, 40
+"""Bytes and characters from which a value that an earlier row has is worth a reference; a text of 32 may be digits that views compare."""
 _WINDOW = 1 << 15
 """Bytes of a dictionary: zlib looks back no further."""
 _ID = 4
 """Bytes kept of an id that follows from its row's content."""
 _PAGE = 8192
-"""Bytes of a page: samples are some 800 bytes each, and in small pages much room stays empty behind them."""
+"""Bytes of a page: samples are some 400 bytes each, and in small pages much room stays empty behind them."""
 _MOST = 1 << 28
 """Bytes of a row: a few can be made to unpack to any number."""
 _HEX = re.compile("[0-9a-f]{32}")
@@ -244,7 +245,11 @@ def _id(value: Any) -> Any:
 
 def _repeats(value: Any) -> bool:
     """Whether a value is long enough to be worth a reference to an earlier row that has it."""
-    return len(value) >= (_LONG if isinstance(value, str) else _REPEATED) if isinstance(value, str | bytes) else False
+    return (
+        len(value) >= (_REPEATED_TEXT if isinstance(value, str) else _REPEATED)
+        if isinstance(value, str | bytes)
+        else False
+    )
 
 
 # ------------------------------------------------------------------ rows

@@ -203,7 +203,7 @@
         draw(entry.target);
       }
     }, { rootMargin: "600px" });
-    for (const chart of all(".chart")) seen.observe(chart);
+    for (const chart of all(".chart:not(.fixed)")) seen.observe(chart);
   }
 
   applyTheme();

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from markupsafe import Markup
+
 from msbench.sitegen import transcript
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import File
@@ -32,7 +34,7 @@ def filled(store: Store, runs: int = 1) -> Site:
 def test_a_section_that_an_earlier_call_had_is_named_and_not_repeated() -> None:
     with Store(":memory:") as store:
         site = filled(store)
-        first, second = transcript.exchanges(site.calls("a0", 1), set(), {})
+        first, second = transcript.exchanges(site.calls("a0", 1), set(), {}, {})
     planner, coder = (one.said[0].html for one in (first, second))
     assert "N=59" in planner and "part_59" in planner and "[as in call" not in planner
     assert "N=59" not in coder and coder.count("[as in call 1]") == 2 and "part_59" not in coder
@@ -40,11 +42,15 @@ def test_a_section_that_an_earlier_call_had_is_named_and_not_repeated() -> None:
     assert second.said[0].size == first.said[0].size, "the whole prompt is counted"
 
 
-def test_code_that_several_runs_quote_is_a_file() -> None:
+def test_what_the_prompts_of_several_runs_have_in_common_is_a_file_that_they_link_to() -> None:
     with Store(":memory:") as store:
         site = filled(store, runs=2)
-        quoted = [page for page in run.pages(site) if isinstance(page, File)]
-        (path,) = run.repeated_code(site).values()
-    assert [(one.path, one.text) for one in quoted] == [(path, f"{CODE}\n")]
+        files = {page.text.strip(): page.path for page in run.pages(site) if isinstance(page, File)}
+        assert set(files) == {CODE, TABLE.partition("\n")[2].strip()}
+        first, _ = transcript.exchanges(
+            site.calls("a0", 1), set(), {text: Markup(f"<a href={path}>") for text, path in files.items()}, {}
+        )
+    assert all(f"<a href={path}>" in first.said[0].html for path in files.values())
+    assert "# The cases" in first.said[0].html and "N=59" not in first.said[0].html
     with Store(":memory:") as store:
-        assert not run.repeated_code(filled(store))
+        assert not run.repeated(filled(store))

@@ -153,16 +153,17 @@ def row(site: Site, task_id: str) -> dict[str, Any]:
 
 
 def stories(site: Site) -> list[Run]:
-    """The runs worth reading first, one an operator: recorded conversations before replays of them, progress with failures before
-    progress alone, many steps before few, and of those the largest gain.
+    """The runs worth reading first, one an operator: recorded conversations before replays of them, those whose steps say what they
+    expect before others, progress with failures before progress alone, many steps before few, and of those the largest gain.
     """
     found: dict[str, Run] = {}
 
-    def worth(run: Run) -> tuple[bool, int, int, float, str]:
+    def worth(run: Run) -> tuple[bool, bool, int, int, float, str]:
         improved = sum(s.outcome == Outcome.IMPROVED for s in run.steps)
         other = sum(s.outcome not in (Outcome.IMPROVED, Outcome.BASELINE) for s in run.steps)
         gain = max((s.speedup or 0.0 for s in run.steps), default=0.0)
-        return run.replayed, -(improved > 0) - (improved > 0 and other > 0), -len(run.steps), -gain, run.row.id
+        guessed = not any(s.hypothesis for s in run.steps)
+        return run.replayed, guessed, -(improved > 0) - (improved > 0 and other > 0), -len(run.steps), -gain, run.row.id
 
     for run in sorted(site.runs.values(), key=worth):
         if run.steps:

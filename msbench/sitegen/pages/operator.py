@@ -11,6 +11,7 @@ from msbench.sitegen.entries import slug
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import Page
 from msbench.sitegen.pages.home import story
+from msbench.spec import Split
 from msbench.store.tables import CaseRow, TaskRow
 
 
@@ -55,6 +56,7 @@ def part(site: Site, task: TaskRow) -> dict[str, Any]:
         # Of ours the best comes first, also where another's figure is a little higher.
         "versions": sorted(site.versions_of(task.id), key=lambda v: v.ours and v is not best),
         "cases": cases(site, task),
+        "hidden": len({str(c.dims) for c in site.cases.values() if (c.task_id, c.split) == (task.id, Split.HELDOUT)}),
         "time": points.time_chart(site, f"time-{task.precision}", roles),
         "roofline": points.roofline_chart(site, f"roofline-{task.precision}", roles),
         "label": sources.label(site, [v for v, _ in roles]),
@@ -66,10 +68,10 @@ def part(site: Site, task: TaskRow) -> dict[str, Any]:
 
 
 def cases(site: Site, task: TaskRow) -> list[tuple[CaseRow, list[str]]]:
-    """A task's sizes, each with the kinds of inputs that it is tried on."""
+    """A task's sizes, each with the kinds of inputs that it is tried on; without the held-out ones, which each evaluation draws anew."""
     found: dict[tuple[Any, ...], tuple[CaseRow, list[str]]] = {}
     for case in site.cases.values():
-        if case.task_id == task.id:
+        if case.task_id == task.id and case.split != Split.HELDOUT:
             key = case.split, case.nbytes, case.flops, *sorted(case.dims.items()), *sorted(case.scalars.items())
             found.setdefault(key, (case, []))[1].append(case.distribution)
     return list(found.values())

@@ -18,20 +18,20 @@ from msbench.sitegen.facts import Site
 from msbench.sitegen.page import File, Page
 from msbench.sitegen.plot import Chart
 from msbench.sitegen.told import Told, told
-from msbench.sitegen.transcript import exchanges
+from msbench.sitegen.transcript import Sections, bodies, exchanges
 from msbench.store.tables import StepRow
 
 
 def pages(site: Site) -> Iterator[Page | File]:
-    """One page a run, and one a conversation; code that the prompts of several quote is a file."""
-    quoted = repeated_code(site)
+    """One page a run, and one a conversation; what the prompts of several have in common is a file."""
+    quoted = repeated(site)
     yield from (File(path, f"{code}\n") for code, path in quoted.items())
     for one in site.runs.values():
         yield from pages_of(site.on(one.row.device_id), one.row.id, quoted)
 
 
 def pages_of(site: Site, run_id: str, quoted: Mapping[str, str]) -> Iterator[Page]:
-    """A run's pages, with the times of its own device. ``quoted``: see ``repeated_code``."""
+    """A run's pages, with the times of its own device. ``quoted``: see ``repeated``."""
     run = site.runs[run_id]
     judged = [told(site, run, s) for s in run.steps]
     chart = progress(judged)
@@ -57,18 +57,18 @@ def pages_of(site: Site, run_id: str, quoted: Mapping[str, str]) -> Iterator[Pag
     yield from conversations(site, run, quoted)
 
 
-def repeated_code(site: Site) -> dict[str, str]:
-    """Code that several runs' prompts quote and that is no version's, with the path of the file that holds each."""
+def repeated(site: Site) -> dict[str, str]:
+    """Code and sections that several runs' prompts have, and that are no version's source, with the path of the file that holds each."""
     own = {version.row.source.strip() for version in site.versions.values()}
     runs: dict[str, set[str]] = {}
     for run_id, number in site.conversations:
         for message in (m for call in site.calls(run_id, number) for m in call.prompt):
-            for code in highlight.blocks(message.content):
-                if len(code) >= _WORTH_A_FILE and code not in own:
-                    runs.setdefault(code, set()).add(run_id)
+            for text in (*highlight.blocks(message.content), *bodies(message.content)):
+                if len(text) >= _WORTH_A_FILE and text not in own:
+                    runs.setdefault(text, set()).add(run_id)
     return {
-        code: f"source/quoted-{sha256(code.encode()).hexdigest()[:SHORT]}.cuh"
-        for code, which in sorted(runs.items())
+        text: f"source/quoted-{sha256(text.encode()).hexdigest()[:SHORT]}.txt"
+        for text, which in sorted(runs.items())
         if len(which) > 1
     }
 
@@ -76,11 +76,12 @@ def repeated_code(site: Site) -> dict[str, str]:
 def conversations(site: Site, run: Run, quoted: Mapping[str, str]) -> Iterator[Page]:
     """A page for what was asked and answered in each step. What an earlier step's page shows is not shown again.
 
-    ``quoted``: see ``repeated_code``.
+    ``quoted``: see ``repeated``.
     """
     seen: set[tuple[str, str]] = set()
+    sections: Sections = {}
     elsewhere = {
-        code: Markup('<a href="../{}">Code</a> that other prompts have, too').format(path)
+        code: Markup('<a href="../{}">The same as in other runs’ prompts</a>').format(path)
         for code, path in quoted.items()
     } | {
         version.row.source.strip(): Markup('The source of <a href="../{}">{}</a>').format(version.href, version.name)
@@ -90,7 +91,7 @@ def conversations(site: Site, run: Run, quoted: Mapping[str, str]) -> Iterator[P
     for row in run.steps:
         href = site.conversations.get((run.row.id, row.number), "")
         if href.startswith(run.href.removesuffix(".html")):
-            calls = exchanges(site.calls(run.row.id, row.number), seen, elsewhere)
+            calls = exchanges(site.calls(run.row.id, row.number), seen, elsewhere, sections)
             title = f"Step {row.number} of run {run.row.id[:8]}: the conversation"
             says = f"Prompts and answers of step {row.number} of a run that optimized {run.task.title} in {run.task.precision}."
             context = {
@@ -150,7 +151,7 @@ def attribution(site: Site, run: Run) -> list[dict[str, Any]]:
     return found[::-1] if len(found) > 1 else []
 
 
-_WORTH_A_FILE = 1500  # characters
+_WORTH_A_FILE = 900  # characters
 
 _NEW = (Outcome.IMPROVED, Outcome.EQUAL, Outcome.SLOWER, Outcome.CHECKED, Outcome.FAILED)
 _TONES = {

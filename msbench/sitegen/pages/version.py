@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
-from msbench.model import Origin, Status
+from msbench.model import Status
 from msbench.sitegen import format as fmt
 from msbench.sitegen import highlight, metrics, points, sources, summary_charts, verdict
 from msbench.sitegen.diff import diff
@@ -30,6 +30,8 @@ SOURCE = 5_000
 """Characters of a source that a page shows; its file beside the page has all of it."""
 REWRITTEN = 50
 """Changed lines from which a page only counts them: sources that have little in common are read one by one."""
+EVALUATIONS = 3
+"""Evaluations that a page lists, the newest; and the one whose results it shows."""
 LOG = 8_000
 """Characters of a compiler's log that a page shows."""
 
@@ -42,15 +44,24 @@ def pages(site: Site) -> Iterator[Page | File]:
         if version.id in site.successors:
             context = superseded(site, version)
         else:
-            own = site if version.measured or not version.timed_on else site.on(version.timed_on.id)
-            context = facts(own, own.versions[version.id]) | {"shown_by": shown[_file(version)]}
+            own = (
+                site if version.measured or version.failed or not version.timed_on else site.on(version.timed_on[0].id)
+            )
+            others = [site.on(device.id) for device in version.timed_on]
+            context = facts(own, own.versions[version.id]) | {
+                "shown_by": shown[_file(version)],
+                "elsewhere": [
+                    (one.device, there)
+                    for one in others
+                    if one is not own and (there := one.versions[version.id]).measured
+                ],
+            }
         yield Page(
             version.href,
             "version.html",
             f"{version.name}, {version.task.title} {version.task.precision}",
             context["verdict"],
             context,
-            charts=any(context.get(chart) for chart in ("time", "bars")),
         )
         if _file(version) not in files:
             files.add(_file(version))
@@ -133,6 +144,7 @@ def facts(site: Site, v: Version) -> dict[str, Any]:
         "owed": verdict.owed(v),
         "compared": compared,
         "checks": checks,
+        "newest": [e for e in v.evaluations if e in v.evaluations[:EVALUATIONS] or e is v.evaluation],
         "commands": {e.id: fmt.on_its_own(e.command, v.task.operator, site.operators) for e in v.evaluations},
         "variants": max(map(tuple, (c["variants"] for c in checks)), key=len, default=()),
         "kernels": _kernels(v),
@@ -195,13 +207,12 @@ def _case(site: Site, figure: CaseFigures) -> dict[str, Any]:
 def _checks(site: Site, v: Version) -> list[dict[str, Any]]:
     """The checks of each size: how many, how many passed, the worst error over its bound, and messages.
 
-    Of a baseline, the held-out sizes are one entry, without a ``case``: nobody asks on which of them a reference was right.
+    Held-out sizes are one entry, without a ``case``, but those with a message: nobody asks on which of them it was right.
     """
-    is_baseline = v.row.origin in (Origin.NAIVE, Origin.LIBRARY)
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for check in v.checks:
         case = site.cases[check.case_id]
-        together = is_baseline and case.split == Split.HELDOUT and not check.message
+        together = case.split == Split.HELDOUT and not check.message
         size = () if together else (*sorted(case.dims.items()), *sorted(case.scalars.items()))
         entry = found.setdefault(
             (case.split, *size),
@@ -231,15 +242,16 @@ def _checks(site: Site, v: Version) -> list[dict[str, Any]]:
 def _kernels(v: Version) -> dict[str, Any]:
     """What the compiler said of each kernel, as a table: the heads of its columns, and rows of names and values.
 
-    What is 0 for all of them, such as spilled bytes, is named beside it.
+    What is 0 for all of them, such as spilled bytes, is named beside it. Instances of a template with the same facts are one row.
     """
     kernels = v.build.kernels if v.build else []
     named = list(dict.fromkeys(fact for kernel in kernels for fact in kernel if fact != "name"))
     facts = [fact for fact in named if any(kernel.get(fact) != 0 for kernel in kernels)]
-    rows = [
-        {"name": str(kernel.get("name", "kernel")), "values": [_fact(fact, kernel.get(fact)) for fact in facts]}
-        for kernel in kernels
-    ]
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for kernel in kernels:
+        name = str(kernel.get("name", "kernel"))
+        alike.setdefault((fmt.kernel(name), *(_fact(fact, kernel.get(fact)) for fact in facts)), []).append(name)
+    rows = [{"short": short, "names": names, "values": values} for (short, *values), names in alike.items()]
     heads, none = (
         [fact.removesuffix("_bytes").replace("_", " ") for fact in of] for of in (facts, set(named) - set(facts))
     )

@@ -1,0 +1,146 @@
+// GELU at the speed of memory. erff is what costs time in a plain kernel; here x·Phi(x) comes from Abramowitz and Stegun 26.2.17 /
+// 7.1.26, Phi(-|x|) = t·(a1/2 + t·(...))·exp(-x²/2) with t = 1/(1 + 0.2316419·|x|), whose absolute error is 7.5e-8: one reciprocal,
+// one exp2 and a polynomial of degree five, without branches and without cancellation for x < 0.
+// Small arrays: packets of 4, 8 or 16 bytes, the smallest that give one wave. Large arrays: two 16-byte packets for each thread, loads
+// first, streaming stores. Expected: the launch bound for small N, about 90 us (memory) at N=67108864.
+
+namespace {
+
+constexpr int kLanes = 16 / sizeof(scalar_t);
+
+__device__ __forceinline__ uint4 load_once(const uint4* at) {
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(at));
+    return v;
+}
+
+template <int kWords>
+struct Words;
+template <>
+struct Words<1> { using Type = uint32_t; };
+template <>
+struct Words<2> { using Type = uint2; };
+template <>
+struct Words<4> { using Type = uint4; };
+
+constexpr int kThreads = 256;
+constexpr int kEach = 2;
+
+__device__ __forceinline__ float value_of(float x) {
+    float t, e;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(t) : "f"(fmaf(fabsf(x), 0.231641888f, 1.0f)));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x * x * -0.72134752044f));
+    float p = fmaf(t, 0.5307027145f, -0.7265760135f);
+    p = fmaf(p, t, 0.7107068705f);
+    p = fmaf(p, t, -0.142248368f);
+    p = fmaf(p, t, 0.127414796f);
+    const float tail = p * t * e;  // Phi(-|x|)
+    return x * (x >= 0 ? 1.0f - tail : tail);
+}
+
+__device__ __forceinline__ uint32_t word_of(uint32_t w) {
+    const float low = value_of(__uint_as_float(w << 16));
+    const float high = value_of(__uint_as_float(w & 0xffff0000u));
+    uint32_t packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+// For small arrays: one packet for each thread, then one thread for each element outside of packets.
+template <int kWords>
+__global__ void __launch_bounds__(256) one_each(const scalar_t* __restrict__ x, scalar_t* __restrict__ y, uint32_t head,
+                                                uint32_t packets, uint32_t rest) {
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < packets) {
+        using Word = typename Words<kWords>::Type;
+        union { Word all; uint32_t word[kWords]; } in, out;
+        in.all = __ldg(reinterpret_cast<const Word*>(x + head) + i);
+#pragma unroll
+        for (int k = 0; k < kWords; ++k) out.word[k] = word_of(in.word[k]);
+        reinterpret_cast<Word*>(y + head)[i] = out.all;
+    } else {
+        const uint32_t r = i - packets;
+        if (r < rest) {
+            const uint32_t at = r < head ? r : r + packets * (kWords * 4 / static_cast<uint32_t>(sizeof(scalar_t)));
+            y[at] = static_cast<scalar_t>(value_of(static_cast<float>(x[at])));
+        }
+    }
+}
+
+// For large arrays: kEach packets for each thread, all loaded before the first is used.
+__global__ void __launch_bounds__(kThreads) some_each(const scalar_t* __restrict__ x, scalar_t* __restrict__ y, uint32_t head,
+                                                      uint32_t packets, uint32_t rest) {
+    const uint4* from = reinterpret_cast<const uint4*>(x + head);
+    uint4* to = reinterpret_cast<uint4*>(y + head);
+    const uint32_t first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+    if ((blockIdx.x + 1) * (kThreads * kEach) <= packets) {
+        uint4 v[kEach];
+#pragma unroll
+        for (int k = 0; k < kEach; ++k) v[k] = load_once(from + (first + k * kThreads));
+#pragma unroll
+        for (int k = 0; k < kEach; ++k) {
+            v[k].x = word_of(v[k].x);
+            v[k].y = word_of(v[k].y);
+            v[k].z = word_of(v[k].z);
+            v[k].w = word_of(v[k].w);
+            __stcs(to + (first + k * kThreads), v[k]);
+        }
+    } else {
+        for (uint32_t i = first; i < packets && i < first + kThreads * kEach; i += kThreads) {
+            uint4 v = load_once(from + i);
+            v.x = word_of(v.x);
+            v.y = word_of(v.y);
+            v.z = word_of(v.z);
+            v.w = word_of(v.w);
+            __stcs(to + i, v);
+        }
+    }
+    if (blockIdx.x == 0 && threadIdx.x < rest) {  // fewer than 16 elements
+        const uint32_t r = threadIdx.x;
+        const uint32_t at = r < head ? r : r + packets * kLanes;
+        y[at] = static_cast<scalar_t>(value_of(static_cast<float>(x[at])));
+    }
+}
+
+template <int kWords>
+cudaError_t launch_small(const scalar_t* x, scalar_t* y, uint32_t count, bool vectors, int threads, cudaStream_t stream) {
+    constexpr uint32_t kWide = kWords * 4;
+    constexpr uint32_t kPer = kWide / sizeof(scalar_t);
+    uint32_t head = 0, packets = 0;
+    if (vectors) {
+        head = static_cast<uint32_t>((kWide - reinterpret_cast<uintptr_t>(x) % kWide) % kWide) / sizeof(scalar_t);
+        if (head > count) head = count;
+        packets = (count - head) / kPer;
+        if (packets == 0) head = 0;
+    }
+    const uint32_t rest = count - packets * kPer;
+    const uint32_t items = packets + rest;
+    one_each<kWords><<<(items + threads - 1) / threads, threads, 0, stream>>>(x, y, head, packets, rest);
+    return cudaGetLastError();
+}
+
+}  // namespace
+
+extern "C" size_t gelu_workspace(int64_t N) {
+    return 0;
+}
+
+extern "C" cudaError_t gelu(const scalar_t* x, scalar_t* y, int64_t N, void* workspace, size_t workspace_bytes,
+                            cudaStream_t stream) {
+    const uint32_t count = static_cast<uint32_t>(N);
+    // Vector accesses need both arrays at the same offset from a 16-byte address; leading elements get them there.
+    const bool vectors = ((reinterpret_cast<uintptr_t>(x) ^ reinterpret_cast<uintptr_t>(y)) & 15) == 0;
+    if (!vectors) return launch_small<1>(x, y, count, false, 256, stream);
+    // The smallest packets that still give one wave: less work one after the other in each thread.
+    if (count <= 132 * 2048 * 2) return launch_small<1>(x, y, count, true, count <= 32768 ? 128 : 256, stream);
+    if (count <= 132 * 2048 * 4) return launch_small<2>(x, y, count, true, 256, stream);
+    if (count <= 132 * 2048 * 8) return launch_small<4>(x, y, count, true, 256, stream);
+    const uint32_t head = static_cast<uint32_t>((16 - (reinterpret_cast<uintptr_t>(x) & 15)) & 15) / sizeof(scalar_t);
+    const uint32_t packets = (count - head) / kLanes;
+    const uint32_t rest = count - packets * kLanes;
+    const uint32_t blocks = (packets + kThreads * kEach - 1) / (kThreads * kEach);
+    some_each<<<blocks, kThreads, 0, stream>>>(x, y, head, packets, rest);
+    return cudaGetLastError();
+}
