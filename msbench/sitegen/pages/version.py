@@ -26,7 +26,7 @@ EXPLAINED = 16
 """Counters that a table explains: the first, which tell the most. The others are listed below it."""
 CHANGES = 14
 """Counters in the table of those that changed, the most telling first."""
-SOURCE = 5_000
+SOURCE = 4_000
 """Characters of a source that a page shows; its file beside the page has all of it."""
 REWRITTEN = 50
 """Changed lines from which a page only counts them: sources that have little in common are read one by one."""
