@@ -16,7 +16,7 @@ from msbench.cli._options import Db, Device, out
 from msbench.report import nanoseconds
 
 if TYPE_CHECKING:
-    from msbench.store.standings import Lost, Standing
+    from msbench.store.standings import Lost, Short, Standing
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,16 @@ def standings(
 
     Example: `msbench standings --markdown docs/kernels.md`
     """
+    from msbench.operators.targets import targets
     from msbench.store.figures import Figures
+    from msbench.store.standings import short_of
     from msbench.store.standings import standings as rated
 
     store = databases.sound(db, "No standings are read from")
     figures = Figures(store, store.recorded_device(device).id if device else None)
     tasks = figures.tasks()
-    parts = _parts(*rated(tasks))
+    found, lost = rated(tasks)
+    parts = [*_parts(found, lost), _short(short_of(store, tasks, found, targets()))]
     days = sorted(task.measured_at[:10] for task in tasks if task.best and task.measured_at)
     if figures.device is None or not days:
         out.print("None of our versions has been timed yet: run msbench bench --versions all.")
@@ -84,6 +87,24 @@ the naive kernel and the libraries, measured in the same session. Where a versio
 more than 10 % between two distributions of inputs, the slower one counts. Targets (kernels/targets.csv) were set before the kernels were written,
 from what instructions, trips to memory and launches cost on an H200; 34 of the 200 had been reached by a prototype, the others are modelled.
 """
+
+
+def _short(missed: Sequence[Short]) -> _Part:
+    from msbench.sitegen import metrics
+    from msbench.store.standings import SHORT
+
+    rows = [
+        (
+            one.task_id,
+            one.split,
+            f"{one.over_target:.2f}",
+            f"{one.profile.bottleneck} ({one.case_name})" if one.profile else "not profiled",
+            "; ".join(metrics.evidence(one.profile)) if one.profile else "",
+        )
+        for one in missed
+    ]
+    title = f"Short of the target by more than {SHORT - 1:.0%}"
+    return _Part(title, ("task", "split", "time over target", "bottleneck", "because"), rows)
 
 
 def _parts(found: Sequence[Standing], lost: Sequence[Lost]) -> list[_Part]:

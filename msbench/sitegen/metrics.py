@@ -6,8 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 from msbench.sitegen import format as fmt
+
+if TYPE_CHECKING:
+    from msbench.store.tables import ProfileRow
 
 
 def _plain(value: float) -> str:
@@ -228,6 +232,12 @@ def counters(profile: Mapping[str, float]) -> list[Counter]:
 
 _OF_THE_MACHINE = ("c2clink__", "device__", "numa__", "nvlink__", "profiler__")
 """Facts that some profiles hold beside the kernel's."""
+
+
+def evidence(profile: ProfileRow) -> list[str]:
+    """Why the classifier named that bottleneck: ``Memory bandwidth in use is 87 % (threshold 60 %)``."""
+    found = [(meaning(str(name)), float(value), float(limit)) for name, value, limit in profile.evidence]
+    return [f"{what.name} is {what.show(value)} (threshold {what.show(limit)})" for what, value, limit in found]
 
 
 def _one_form_each(metrics: Iterable[str]) -> list[str]:

@@ -5,13 +5,17 @@ The bar is, for each case, the faster of the naive kernel and the libraries, mea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from sqlmodel import col, select
 
 from msbench.model import Origin
 from msbench.statistics import geometric_mean
 from msbench.store.figures import CaseFigures, TaskFigures
 from msbench.store.ratios import Ratio
+from msbench.store.store import Store
+from msbench.store.tables import CaseRow, EvaluationRow, ProfileRow
 
 LOST = 0.98
 """A case is lost where even the upper end of the interval of its ratio to the bar stays below."""
@@ -43,6 +47,17 @@ class Lost:
     task_id: str
     case_name: str
     ratio: Ratio
+
+
+@dataclass(frozen=True)
+class Short:
+    """A best version that takes ``over_target`` times its target, with the newest profile of it on a case like those, if there is one."""
+
+    task_id: str
+    split: str
+    over_target: float
+    profile: ProfileRow | None
+    case_name: str
 
 
 def over_bar(case: CaseFigures) -> Ratio | None:
@@ -106,3 +121,37 @@ def means(found: Iterable[Standing]) -> dict[tuple[str, str], tuple[int, float, 
         )
         for key, of_one in groups.items()
     }
+
+
+SHORT = 1.03
+"""A version that takes so many times its target falls short of it."""
+
+_LIKE = {"paper": ("paper", "odd"), "large": ("large",), "odd": ("odd",)}
+"""Of which splits a profile speaks for a split: small cases are bound alike."""
+
+
+def short_of(
+    store: Store, tasks: Iterable[TaskFigures], found: Iterable[Standing], targets: Mapping[tuple[str, str], float]
+) -> list[Short]:
+    """Those of ``found`` that fall short of their target, in ns by task and split; the furthest first."""
+    best = {task.task.id: task.best.version.id for task in tasks if task.best}
+    query = (
+        select(ProfileRow, EvaluationRow.version_id, CaseRow.split, CaseRow.name)
+        .join(EvaluationRow, col(EvaluationRow.id) == col(ProfileRow.evaluation_id))
+        .join(CaseRow, col(CaseRow.id) == col(ProfileRow.case_id))
+        .where(col(EvaluationRow.version_id).in_(list(best.values())), ProfileRow.source == "ncu")
+        .where(col(ProfileRow.fault).is_(None))
+        .order_by(col(EvaluationRow.started_at), col(CaseRow.nbytes), col(ProfileRow.id))
+    )
+    profiles: dict[tuple[str, str], tuple[ProfileRow, str]] = {}
+    with store.session() as session:
+        for profile, version, split, name in session.exec(query):
+            profiles[version, split] = profile, name
+    missed = []
+    for one in found:
+        target = targets.get((one.task_id, one.split))
+        if target and one.time_ns > SHORT * target:
+            known = (profiles.get((best[one.task_id], split)) for split in _LIKE.get(one.split, ()))
+            newest = next(filter(None, known), None)
+            missed.append(Short(one.task_id, one.split, one.time_ns / target, *(newest or (None, ""))))
+    return sorted(missed, key=lambda one: -one.over_target)

@@ -16,7 +16,7 @@ from msbench.operators.targets import targets
 from msbench.spec import Precision
 from msbench.store import figures
 from msbench.store.figures import CaseFigures, TaskFigures
-from msbench.store.standings import Standing, means, standings
+from msbench.store.standings import Standing, means, short_of, standings
 from msbench.store.store import Store
 from tests.factories import CEILINGS, GPU, candidate, measured, operator, slowed
 
@@ -25,6 +25,7 @@ NAIVE = candidate(OP, "naive", Origin.NAIVE)
 LIBRARY = candidate(OP, "vendor", Origin.LIBRARY)
 BEST = candidate(OP, "best", Origin.EXPERT)
 LARGE = OP.cases[2]
+TASK = "scale/fp32"
 TWIN = replace(LARGE, distribution="spiked")
 
 
@@ -54,6 +55,25 @@ def test_cases_that_are_slower_than_the_bar_are_lost() -> None:
     [large] = [one for one in lost if one.case_name == OP.cases[2].id]
     assert large.ratio.value == pytest.approx(0.875, rel=0.01)
     assert lost == sorted(lost, key=lambda one: one.ratio.value)
+
+
+def test_what_falls_short_of_its_target_is_said_with_the_profile_of_a_case_like_those() -> None:
+    with Store(":memory:") as store:
+        filled(store, naive=0.2, library=0.4, best=0.8)
+        tasks = figures.tasks(store)
+        found, _ = standings(tasks)
+        time = {one.split: one.time_ns for one in found}
+        aimed = {
+            (TASK, "paper"): time["paper"] / 2,
+            (TASK, "large"): time["large"] / 1.5,
+            (TASK, "odd"): time["odd"] / 1.02,
+        }
+        paper, large = short_of(store, tasks, found, aimed)
+    assert [(one.split, round(one.over_target, 2)) for one in (paper, large)] == [("paper", 2.0), ("large", 1.5)]
+    assert paper.profile is not None and paper.case_name == OP.cases[-1].id, (
+        "the odd case is profiled, and small like those"
+    )
+    assert large.profile is None and not large.case_name
 
 
 def timed_on_both(on_twin: Mapping[Candidate, float]) -> tuple[TaskFigures, CaseFigures, Standing]:

@@ -137,7 +137,7 @@ def facts(site: Site, v: Version) -> dict[str, Any]:
         "profile": profile,
         "counters": [one for one in counters if one not in explained],
         "explained": explained,
-        "evidence": _evidence(profile),
+        "evidence": metrics.evidence(profile) if profile else [],
         "tool": sources.tool(profile) if profile else "",
         "cases": _cases(site, v, parent),
         "twins": [_case(site, twin) for case in v.cases for twin in case.twins],
@@ -178,14 +178,6 @@ def _bars(
     return summary_charts.before_after(
         "before-after", names, before, after, labels, days if len(days) == 2 else ("", "")
     )
-
-
-def _evidence(profile: ProfileRow | None) -> list[str]:
-    """Why the classifier said so: ``Memory bandwidth in use is 87 % (threshold 60 %)``."""
-    if profile is None:
-        return []
-    found = [(metrics.meaning(str(name)), float(value), float(limit)) for name, value, limit in profile.evidence]
-    return [f"{what.name} is {what.show(value)} (threshold {what.show(limit)})" for what, value, limit in found]
 
 
 def _unchanged(changes: list[metrics.Change], profile: ProfileRow | None) -> list[metrics.Counter]:
