@@ -71,9 +71,9 @@ class Reader:
             time.sleep(0.05)
 
     def draw_all(self) -> int:
-        """Scroll every visible chart into view, and wait until it is drawn."""
-        for number in range(self.js("return document.querySelectorAll('.chart').length")):
-            chart = f"document.querySelectorAll('.chart')[{number}]"
+        """Scroll every visible chart into view, and wait until it is drawn, unless it is a still one."""
+        for number in range(self.js("return document.querySelectorAll('.chart:not(.fixed)').length")):
+            chart = f"document.querySelectorAll('.chart:not(.fixed)')[{number}]"
             self.js(f"{chart}.scrollIntoView()")
             self.wait(f"!{chart}.offsetParent || {chart}.querySelector('.main-svg')")
         return int(

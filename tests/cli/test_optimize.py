@@ -41,8 +41,9 @@ def test_the_command_that_goes_on_after_an_answer_is_whole(here: Path) -> None:
 
 
 def test_a_task_that_cant_be_begun_is_refused_before_the_first_is_searched(here: Path) -> None:
-    done = run(here, "optimize", "rms_norm/fp32", "matrix_copy/bf16", "--provider", "replay")
-    assert "no recorded conversation for matrix_copy/bf16" in refused(done)
+    run(here, "new-op", "mine")
+    done = run(here, "optimize", "rms_norm/fp32", "mine/bf16", "--ops-dir", "ops", "--provider", "replay")
+    assert "no recorded conversation for mine/bf16" in refused(done)
     with Store(here / "db" / "local.sqlite", read_only=True) as store:
         assert store.runs() == []
 
@@ -51,7 +52,8 @@ def test_a_recording_that_the_option_for_the_database_hides_is_told_of(here: Pat
     arguments = ("optimize", "rms_norm/fp32", "--provider", "replay", "--executor", "cpu")
     says = refused(run(here, *arguments, "--db", "new.sqlite"))
     assert "no recorded conversation for rms_norm/fp32" in says and "not the shipped one, which has recordings" in says
-    assert "--db" not in refused(run(here, "optimize", "matrix_copy/bf16", *arguments[2:]))
+    run(here, "new-op", "mine")
+    assert "--db" not in refused(run(here, "optimize", "mine/bf16", "--ops-dir", "ops", *arguments[2:]))
 
 
 def test_a_search_that_loses_its_endpoint_says_how_to_go_on(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
