@@ -7,8 +7,10 @@ from collections.abc import Iterable
 
 
 def without_place(words: Iterable[str]) -> list[str]:
-    """The words without ``--db``, ``--markdown`` and their values: where results went on some machine is nobody else's business."""
-    return _without("--markdown", _without("--db", words))
+    """The words without ``--db``, ``--markdown``, ``--prompts`` and their values: where results and prompts lay is nobody else's business."""
+    for option in ("--db", "--markdown", "--prompts"):
+        words = _without(option, words)
+    return list(words)
 
 
 def typed(command: str) -> str:

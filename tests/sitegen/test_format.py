@@ -48,6 +48,7 @@ def spaced(text: str) -> str:
         (fmt.typed("msbench bench relu --db /tmp/b.sqlite --quick"), "msbench bench relu --quick"),
         (fmt.typed("msbench bench relu --db=b.sqlite"), "msbench bench relu"),
         (fmt.typed("msbench mutants --markdown /tmp/mutants.md --record"), "msbench mutants --record"),
+        (fmt.typed("msbench optimize relu --no-wait --prompts /somewhere/prompts"), "msbench optimize relu --no-wait"),
         (
             fmt.on_its_own("msbench bench a b/fp32 relu a --quick", "relu", ("a", "b", "relu")),
             "msbench bench … relu … --quick",
