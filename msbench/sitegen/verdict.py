@@ -86,7 +86,7 @@ def version(site: Site, v: Version) -> str:
     if v.failed or v.evaluation.status == Status.UNSUPPORTED:
         reason = (v.evaluation.message or "").rstrip(".")
         state = v.state[0].upper() + v.state[1:]
-        return f"{state}: {reason}." if reason else f"{state}."
+        return (f"{state}: {reason}." if reason else f"{state}.") + passed_since(site, v)
     if not v.measured:
         return _checked(v)
     before = site.predecessor(v)
@@ -109,6 +109,17 @@ def version(site: Site, v: Version) -> str:
     clauses += bottleneck(site, v, before)
     sentence = "; ".join(clauses) + "."
     return sentence[0].upper() + sentence[1:]
+
+
+def passed_since(site: Site, v: Version) -> str:
+    """A sentence if a version that failed has passed elsewhere since: the headers that it includes are no part of it."""
+    known = v.evaluation
+    later = (e for e in v.evaluations if e.status == Status.PASSED and known and e.started_at > known.started_at)
+    since = next((e for e in later if known and e.harness != known.harness), None)
+    if since is None:
+        return ""
+    where, day = site.devices[since.device_id].name, fmt.day(since.started_at)
+    return f" On {where} it passed on {day}, after its headers or the evaluator had changed."
 
 
 def owed(v: Version) -> list[str]:

@@ -197,3 +197,16 @@ def test_a_run_on_another_device_and_what_came_of_it_have_the_times_of_that_devi
     assert [one for page in shown.values() if isinstance(page, Page) for one in page.context.get("elsewhere", [])]
     assert home.story(site, site.runs["07e4de71ce"])["gain"].value == pytest.approx(1.5, rel=0.02)
     assert site.on("nothing was timed there") is site and site.on(make.GPU.id) is site
+
+
+def test_of_a_version_that_failed_it_is_said_where_it_has_passed_since_with_another_harness(empty: Store) -> None:
+    measured(empty, {NAIVE: 0.4})
+    empty.add_evaluation(OP, make.failed(OP, LATER, at=5))
+    site = Site(empty, make.GPU.id)
+    assert "it passed" not in verdict.version(site, site.versions[LATER.id])
+    other = replace(make.GPU, name="NVIDIA Other GPU", uuid="GPU-2")
+    for one in make.measured(OP, {LATER: 0.6}, at=11, device=other):
+        empty.add_evaluation(OP, replace(one, harness="h2"))
+    site = Site(empty, make.GPU.id)
+    assert site.versions[LATER.id].failed
+    assert "On NVIDIA Other GPU it passed on 1 November 2026" in verdict.version(site, site.versions[LATER.id])
