@@ -56,9 +56,8 @@ class Evaluating:
         command: str, progress: Progress | None, tell: Callable[[str, str, int], None],
     ) -> None:  # fmt: skip
         self._task = task
-        self._plan = replace(
-            plan, profile=False, hot=False
-        )  # profiling is done where it is needed, and no step is judged hot
+        # Profiles are taken where they are needed, and steps are judged by cold calls alone.
+        self._plan = replace(plan, profile=False, hot=False)
         self._profiles = plan.profile
         self._executor = executor
         self._journal = journal

@@ -26,6 +26,15 @@ def test_waiting_for_an_answer_is_exit_code_3_and_resume_waits_again(here: Path)
     assert "go on" not in waiting.note
 
 
+@pytest.mark.parametrize(("view", "profiled"), [("none", False), ("full", True)])
+def test_what_agents_will_not_see_is_not_profiled(here: Path, view: str, profiled: bool) -> None:
+    given = ("--provider", "manual", "--no-wait", "--profile-view", view)
+    run(here, "optimize", "vector_add/fp32", *given, *QUICKLY)
+    with Store(here / "db" / "local.sqlite", read_only=True) as store:
+        (waiting,) = store.runs()
+    assert waiting.settings["plan"]["profile"] is profiled
+
+
 def test_the_command_that_goes_on_after_an_answer_is_whole(here: Path) -> None:
     run(here, "new-op", "mine", "--ops-dir", "my ops")
     given = ("--no-wait", "--prompts", "my prompts", "--ops-dir", "my ops", "--db", "my.sqlite")
