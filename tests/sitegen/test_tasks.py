@@ -195,7 +195,8 @@ def test_a_run_on_another_device_and_what_came_of_it_have_the_times_of_that_devi
     assert isinstance(of_run, Page) and "NVIDIA Other GPU" in of_run.context["label"]
     assert isinstance(of_site, Page) and make.GPU.name in of_site.context["label"]
     assert [one for page in shown.values() if isinstance(page, Page) for one in page.context.get("elsewhere", [])]
-    assert home.story(site, site.runs["07e4de71ce"])["gain"].value == pytest.approx(1.5, rel=0.02)
+    told_of = home.story(site, site.runs["07e4de71ce"])
+    assert told_of["gain"].value == pytest.approx(1.5, rel=0.02) and told_of["elsewhere"] == "NVIDIA Other GPU"
     assert site.on("nothing was timed there") is site and site.on(make.GPU.id) is site
 
 

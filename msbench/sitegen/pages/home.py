@@ -173,7 +173,7 @@ def stories(site: Site) -> list[Run]:
 
 def story(site: Site, run: Run) -> dict[str, Any]:
     """A run as a card and as a line of the table, with the times of its own device."""
-    site = site.on(run.row.device_id)
+    shown, site = site, site.on(run.row.device_id)
     run = site.runs[run.row.id]
     best = site.versions.get(run.row.best_version_id or "")
     judged = [told(site, run, s) for s in run.steps]
@@ -191,6 +191,7 @@ def story(site: Site, run: Run) -> dict[str, Any]:
     return {
         "run": run,
         "author": site.author(run),
+        "elsewhere": site.device.name if site.device and site is not shown else "",
         "best": best,
         "gain": verdict.gained(site, run),
         "verdict": verdict.run(site, run),
