@@ -3,12 +3,13 @@
 It is an SQLite file too, with the same tables and column names, and differs in this:
 
 - each row has an integer ``key``, and rows name each other by it; a row keeps its key from one publication to the next,
-- 32 hexadecimal digits are 16 bytes, and long texts are the letter ``z`` and a zlib stream, whose dictionary is the last
-  32 KiB of the long texts before it in its column,
+- 32 hexadecimal digits are 16 bytes,
+- the long texts of a column are compressed together, about 1 MiB of them at a time: the first is the letter ``x`` and an xz
+  stream of them all, a JSON list, and ``+`` stands for each of the others, in the order of their rows,
 - a long value that an earlier row has in the same column is ``=`` and that row's key,
 - the checks of an evaluation, and the trials of one recording, are one row of a table of its own (``check_packed``): the
-  ``rows`` are a zlib stream of JSON, an object of lists, one a column, and have those of the rows before as dictionary;
-  the ``ids`` are the first 4 bytes of each id, which follows from the content, and tell a changed row,
+  ``rows`` are such a text, JSON, an object of lists, one a column; the ``ids`` are the first 4 bytes of each id, which follows
+  from the content, and tell a changed row,
 - there are no indexes, and rows are in the order of their keys, so that what is new comes last.
 
 ``PRAGMA user_version`` tells it from an ordinary database. It is only read: into memory, where it is an ordinary one.
@@ -17,6 +18,7 @@ It is an SQLite file too, with the same tables and column names, and differs in 
 from __future__ import annotations
 
 import json
+import lzma
 import re
 import sqlite3
 import zlib
@@ -33,19 +35,22 @@ from msbench.store.identity import content_id, table_of
 from msbench.store.tables import TABLES, CheckRow, LedgerRow, MigrationRow, NotesRow, RecordRow, StepRow, TrialRow
 from msbench.store.views import VIEWS
 
-FORMAT = 4
+FORMAT = 5
 """``PRAGMA user_version`` of a packed file; an ordinary one has 0.
 
-In one with 1 no value refers to another row's, in one with 2 streams have no dictionary and ids are whole, and in one with 3 only
-texts of 120 characters and more refer.
+In one with 1 no value refers to another row's, in one with 2 streams have no dictionary and ids are whole, in one with 3 only
+texts of 120 characters and more refer, and up to 4 each long text is the letter ``z`` and a zlib stream, whose dictionary is the
+last 32 KiB of the long texts before it in its column.
 """
 
 _LONG = 120
 """Characters from which a text is worth compressing."""
 _REPEATED, _REPEATED_TEXT = 64, 40
 """Bytes and characters from which a value that an earlier row has is worth a reference; a text of 32 may be digits that views compare."""
+_CHUNK = 1 << 20
+"""Characters of texts that are compressed together: fewer compress less well, and of more Git stores again what did not change."""
 _WINDOW = 1 << 15
-"""Bytes of a dictionary: zlib looks back no further."""
+"""Bytes of a dictionary up to format 4: zlib looks back no further."""
 _ID = 4
 """Bytes kept of an id that follows from its row's content."""
 _PAGE = 8192
@@ -134,7 +139,7 @@ def unpack(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
             replacing = "OR REPLACE " if model is MigrationRow else ""
             places = ", ".join("?" for _ in table.columns)
             target.executemany(f'INSERT {replacing}INTO "{table.name}" VALUES ({places})', rows)
-    except (AttributeError, LookupError, TypeError, ValueError, zlib.error) as error:
+    except (AttributeError, LookupError, TypeError, ValueError, lzma.LZMAError, zlib.error) as error:
         raise IntegrityError(
             f"A row of table {_name(model)} can't be unpacked ({type(error).__name__}: {error}): "
             "restore the database from git or a copy."
@@ -195,21 +200,12 @@ def _view(definition: str) -> str:
 # ------------------------------------------------------------------ values
 
 
-class _Window:
-    """Compresses a column's texts, each with those before it as dictionary: they have much in common."""
+class _Texts:
+    """A column's texts in the order of their rows: stored ones together, or what was stored as texts again."""
 
     def __init__(self) -> None:
-        self._before = b""
-
-    def squeezed(self, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        if _HEX.fullmatch(value):
-            return bytes.fromhex(value)
-        if len(value) < _LONG:
-            return value
-        stream = b"z" + self.deflated(value.encode())
-        return stream if len(stream) != 16 and len(stream) < len(value) else value  # 16 bytes are digits
+        self._together: Iterator[str] = iter(())
+        self._before = b""  # up to format 4
 
     def restored(self, value: Any) -> Any:
         if isinstance(value, str) and len(value) >= _LONG:
@@ -218,14 +214,13 @@ class _Window:
             return value
         if len(value) == 16:
             return value.hex()
-        if value[:1] != b"z":
+        if value[:1] == b"x":
+            self._together = iter(json.loads(_decompressed(value[1:])))
+        elif value[:1] == b"z":
+            return self.inflated(value[1:]).decode()
+        elif value != b"+":
             raise ValueError("a text that does not start as one")
-        return self.inflated(value[1:]).decode()
-
-    def deflated(self, raw: bytes) -> bytes:
-        deflating = zlib.compressobj(9, zdict=self._before)
-        self._pass(raw)
-        return deflating.compress(raw) + deflating.flush()
+        return next(self._together, None) or _short_of_texts()
 
     def inflated(self, stream: bytes) -> bytes:
         inflating = zlib.decompressobj(zdict=self._before)
@@ -239,8 +234,42 @@ class _Window:
         self._before = (self._before + raw)[-_WINDOW:]
 
 
+def _short_of_texts() -> str:
+    raise ValueError("more texts than were compressed together")
+
+
+def _decompressed(stream: bytes) -> bytes:
+    decompressing = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+    raw = decompressing.decompress(stream, _MOST)
+    if not decompressing.eof:
+        raise ValueError(f"a stream that does not end, or is more than {_MOST >> 20} MiB")
+    return raw
+
+
+def _together(texts: Iterable[str]) -> Iterator[bytes]:
+    """What is stored for each of a column's long texts."""
+    some: list[str] = []
+    for text in texts:
+        some.append(text)
+        if sum(map(len, some)) >= _CHUNK:
+            yield from _compressed(some)
+            some = []
+    if some:
+        yield from _compressed(some)
+
+
+def _compressed(texts: Sequence[str]) -> Iterator[bytes]:
+    raw = json.dumps(texts, separators=(",", ":"), ensure_ascii=False).encode()
+    yield b"x" + lzma.compress(raw, check=lzma.CHECK_CRC32, preset=9)
+    yield from [b"+"] * (len(texts) - 1)
+
+
+def _digits(value: Any) -> Any:
+    return bytes.fromhex(value) if isinstance(value, str) and _HEX.fullmatch(value) else value
+
+
 def _id(value: Any) -> Any:
-    return _Window().restored(value)
+    return _Texts().restored(value)
 
 
 def _repeats(value: Any) -> bool:
@@ -274,27 +303,39 @@ def _numbered(ids: Iterable[Any], known: Mapping[Any, int]) -> dict[Any, int]:
     return numbers
 
 
-def _stored(column: Column[Any], value: Any, all_keys: Keys, window: _Window) -> Any:
+def _stored(column: Column[Any], value: Any, all_keys: Keys) -> Any:
+    """A value but for long texts, which are compressed together."""
     table = _refers(column)
     if table is not None:
         return None if value is None else all_keys[table][value]
-    return value if isinstance(column.type, LargeBinary) else window.squeezed(value)
+    return value if isinstance(column.type, LargeBinary) else _digits(value)
 
 
 def _plain(model: type[SQLModel], rows: Sequence[Mapping[str, Any]], all_keys: Keys) -> Iterator[tuple[Any, ...]]:
     table = table_of(model)
     keyed = model in _keyed()
-    windows = {column.name: _Window() for column in table.columns}
-    firsts: dict[tuple[str, Any], bytes] = {}
-    for row in rows:
-        stored: list[Any] = [all_keys[table.name][row["id"]]] if keyed else []
-        for column in table.columns:
-            name, value = column.name, row[column.name]
-            earlier = firsts.get((name, value)) if keyed and _repeats(value) else None
-            stored.append(earlier or _stored(column, value, all_keys, windows[name]))
-            if keyed and not earlier and _repeats(value):
-                firsts[name, value] = b"=%d" % stored[0]
-        yield tuple(stored)
+    own: list[list[int]] = [[all_keys[table.name][row["id"]]] if keyed else [] for row in rows]
+    columns = []
+    for column in table.columns:
+        firsts: dict[Any, bytes] = {}
+        stored = []
+        for row, key in zip(rows, own, strict=True):
+            value = row[column.name]
+            repeats = keyed and _repeats(value)
+            stored.append(firsts[value] if repeats and value in firsts else _stored(column, value, all_keys))
+            if repeats:
+                firsts.setdefault(value, b"=%d" % key[0])
+        columns.append(_with_texts_together(stored))
+    return ((*key, *values) for key, values in zip(own, zip(*columns, strict=True), strict=False))
+
+
+def _with_texts_together(stored: Sequence[Any]) -> list[Any]:
+    texts = _together(value for value in stored if _is_long(value))
+    return [next(texts) if _is_long(value) else value for value in stored]
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, str) and len(value) >= _LONG
 
 
 def _folds(model: type[SQLModel], rows: list[dict[str, Any]], all_keys: Keys) -> Iterator[tuple[Any, ...]]:
@@ -302,7 +343,7 @@ def _folds(model: type[SQLModel], rows: list[dict[str, Any]], all_keys: Keys) ->
     own = [column for column in table.columns if column.name not in (*shared, "id")]
 
     def common(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        return tuple(_stored(table.c[name], row[name], all_keys, _Window()) for name in shared)
+        return tuple(_stored(table.c[name], row[name], all_keys) for name in shared)
 
     def place(row: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(map(repr, common(row)))
@@ -310,15 +351,15 @@ def _folds(model: type[SQLModel], rows: list[dict[str, Any]], all_keys: Keys) ->
     def folded(row: Mapping[str, Any]) -> list[Any]:
         return [_folded(column, row[column.name], all_keys) for column in own]
 
-    window = _Window()
     in_folds = sorted(rows, key=lambda row: (*_by_key(common(row)), *map(repr, folded(row))))  # alike beside alike
+    folds, texts = [], []
     for _, group in groupby(in_folds, key=place):
         members = list(group)
         columns = zip(*map(folded, members), strict=True)
         lists = dict(zip((column.name for column in own), columns, strict=True))
-        text = json.dumps(lists, separators=(",", ":"), ensure_ascii=False)
-        ids = b"".join(bytes.fromhex(row["id"])[:_ID] for row in members)
-        yield (*common(members[0]), ids, window.deflated(text.encode()))
+        texts.append(json.dumps(lists, separators=(",", ":"), ensure_ascii=False))
+        folds.append((*common(members[0]), b"".join(bytes.fromhex(row["id"])[:_ID] for row in members)))
+    return ((*fold, text) for fold, text in zip(folds, _together(texts), strict=True))
 
 
 def _by_key(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -338,7 +379,7 @@ def _unpacked(
     if keyed:
         pairs = source.execute(f'SELECT "key", id FROM "{table.name}"')
         ids[table.name] = {key: _id(id) for key, id in pairs}
-    ways = [_way(column, ids, _Window()) for column in table.columns]
+    ways = [_way(column, ids, _Texts()) for column in table.columns]
     there = {name for _, name, *_ in source.execute(f'PRAGMA table_info("{table.name}")')}
     lacked = _LATER_COLUMNS.get(model, frozenset()) - there
     listed = ", ".join("NULL" if name in lacked else f'"{name}"' for name in _columns(model))
@@ -362,13 +403,14 @@ def _unfolded(
     table, shared = table_of(model), _FOLDED[model]
     names = [column.name for column in table.columns]
     listed = ", ".join(f'"{name}"' for name in _columns(model))
-    window = _Window()
+    texts = _Texts()
+    together = source.execute("PRAGMA user_version").fetchone()[0] > 4
     for *common, own, stream in source.execute(f'SELECT {listed} FROM "{_name(model)}" ORDER BY rowid'):
-        lists = json.loads(window.inflated(stream))
+        lists = json.loads(texts.restored(stream) if together else texts.inflated(stream))
         count = len(next(iter(lists.values())))
         columns: dict[str, Sequence[Any]] = {}
         for name, value in zip(shared, common, strict=True):
-            columns[name] = [_way(table.c[name], ids, _Window())(value)] * count
+            columns[name] = [_way(table.c[name], ids, _Texts())(value)] * count
         for column in table.columns:
             if column.name not in (*shared, "id"):
                 keys_of = ids.get(_refers(column) or "")
@@ -393,10 +435,10 @@ def _identified(model: type[SQLModel], columns: Mapping[str, Sequence[Any]], sta
         yield id if id.startswith(start) else start.ljust(len(id), "0")
 
 
-def _way(column: Column[Any], ids: Mapping[str, Mapping[int, Any]], window: _Window) -> Callable[[Any], Any]:
+def _way(column: Column[Any], ids: Mapping[str, Mapping[int, Any]], texts: _Texts) -> Callable[[Any], Any]:
     """How a stored value becomes the ordinary one."""
     table = _refers(column)
     if table is not None:
         names = ids[table]
         return lambda key: None if key is None else names[key]
-    return (lambda value: value) if isinstance(column.type, LargeBinary) else window.restored
+    return (lambda value: value) if isinstance(column.type, LargeBinary) else texts.restored

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 import sqlite3
 import zlib
 from collections.abc import Sequence
@@ -220,6 +222,8 @@ def test_the_views_name_the_same_rows(told_file: Path, tmp_path: Path) -> None:
         "UPDATE check_packed SET rows = substr(rows, 1, 20)",
         "UPDATE check_packed SET ids = substr(ids, 1, 16)",
         "UPDATE version SET source = x'7a00' WHERE source IS NOT NULL",
+        "UPDATE version SET source = x'7800' WHERE source IS NOT NULL",
+        "UPDATE version SET source = x'2b' WHERE source IS NOT NULL",
         "UPDATE evaluation SET version_id = 99999",
         "DROP VIEW speedup; DROP VIEW timing; DROP TABLE lineage; CREATE VIEW lineage AS SELECT 1",
     ],
@@ -235,23 +239,45 @@ def test_a_damaged_one_is_refused_in_one_sentence(told_file: Path, tmp_path: Pat
     assert len(integrity.check_files([target])) == 1
 
 
+def together(values: Sequence[Any]) -> list[Any]:
+    """What a column's stored values stand for: its texts one by one."""
+    texts: list[str] = []
+    found = []
+    for value in values:
+        if isinstance(value, bytes) and value[:1] == b"x":
+            assert not texts
+            texts = json.loads(lzma.decompress(value[1:]))
+        is_text = isinstance(value, bytes) and value[:1] in (b"x", b"+")
+        found.append(texts.pop(0) if is_text else value)
+    assert not texts
+    return found
+
+
 def folds(file: sqlite3.Connection, table: str) -> list[tuple[int, bytes, bytes]]:
     """The rowid, the starts of ids and the JSON of each of a table's rows."""
-    found: list[tuple[int, bytes, bytes]] = []
-    for rowid, ids, rows in file.execute(f"SELECT rowid, ids, rows FROM {table} ORDER BY rowid"):
-        before = b"".join(text for _, _, text in found)[-(1 << 15) :]
-        found.append((rowid, ids, zlib.decompressobj(zdict=before).decompress(rows)))
-    return found
+    rowids, ids, rows = zip(*file.execute(f"SELECT rowid, ids, rows FROM {table} ORDER BY rowid"), strict=True)
+    return list(zip(rowids, ids, (text.encode() for text in together(rows)), strict=True))
+
+
+def store_apart(file: sqlite3.Connection, table: str, dictionaries: bool) -> None:
+    """Write what is folded as it was up to format 4: each a stream of its own, with or without those before it as dictionary."""
+    before = b""
+    for rowid, _, rows in folds(file, table):
+        deflating = zlib.compressobj(9, zdict=before) if dictionaries else zlib.compressobj(9)
+        stream = deflating.compress(rows) + deflating.flush()
+        file.execute(f"UPDATE {table} SET rows = ? WHERE rowid = ?", (stream, rowid))
+        before = (before + rows)[-(1 << 15) :]
 
 
 def test_a_changed_check_is_found(told_file: Path, tmp_path: Path) -> None:
     target = tmp_path / "published.sqlite"
     publish(target, [told_file])
     with sqlite3.connect(target) as file:
-        rowid, _, rows = folds(file, "check_packed")[-1]
-        better = rows.replace(b"0.25", b"0.01")
+        rows = [rows.decode() for _, _, rows in folds(file, "check_packed")]
+        better = [text.replace("0.25", "0.01") for text in rows]
         assert better != rows
-        file.execute("UPDATE check_packed SET rows = ? WHERE rowid = ?", (zlib.compress(better), rowid))
+        stream = b"x" + lzma.compress(json.dumps(better).encode())
+        file.execute("UPDATE check_packed SET rows = ? WHERE rowid = (SELECT min(rowid) FROM check_packed)", (stream,))
     file.close()
     problems = integrity.check_files([target])
     assert problems and all("was changed: its id is not that of its content" in problem for problem in problems)
@@ -264,17 +290,43 @@ def test_a_publication_without_dictionaries_is_read(told_file: Path, tmp_path: P
     with Store.snapshot(target) as there:
         meant = content(there)
         with there.raw() as raw:
-            texts = dict(raw.execute("SELECT id, source FROM version"))
             whole = {id[:8]: id for table in ("check", "trial") for (id,) in raw.execute(f'SELECT id FROM "{table}"')}
     with sqlite3.connect(target) as file:
         for table in ("check_packed", "trial_packed"):
-            for rowid, ids, rows in folds(file, table):
+            for rowid, ids, _ in folds(file, table):
                 named = "".join(whole[ids[at : at + 4].hex()] for at in range(0, len(ids), 4))
-                values = (bytes.fromhex(named), zlib.compress(rows), rowid)
-                file.execute(f"UPDATE {table} SET ids = ?, rows = ? WHERE rowid = ?", values)
-        for id, source in texts.items():
-            file.execute("UPDATE version SET source = ? WHERE id = ?", (source, bytes.fromhex(id)))
+                file.execute(f"UPDATE {table} SET ids = ? WHERE rowid = ?", (bytes.fromhex(named), rowid))
+            store_apart(file, table, dictionaries=False)
         file.execute("PRAGMA user_version=2")
+    file.close()
+    with Store.snapshot(target) as there:
+        assert content(there) == meant
+
+
+def test_a_publication_of_format_4_is_read(told_file: Path, tmp_path: Path) -> None:
+    """In which each long text is a zlib stream, with the texts before it in its column as dictionary."""
+    target = tmp_path / "published.sqlite"
+    publish(target, [told_file])
+    with Store.snapshot(target) as there:
+        meant = content(there)
+    with sqlite3.connect(target) as file:
+        for table in ("check_packed", "trial_packed"):
+            store_apart(file, table, dictionaries=True)
+        streams = 0
+        for table in ("version", "message", "profile"):
+            for _, column, *_ in file.execute(f'PRAGMA table_info("{table}")').fetchall():
+                stored = file.execute(f'SELECT "key", "{column}" FROM "{table}" ORDER BY "key"').fetchall()
+                before = b""
+                for (key, was), text in zip(stored, together([value for _, value in stored]), strict=True):
+                    if isinstance(text, str) and len(text) >= 120:
+                        if isinstance(was, bytes):
+                            deflating = zlib.compressobj(9, zdict=before)
+                            stream = b"z" + deflating.compress(text.encode()) + deflating.flush()
+                            file.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE "key" = ?', (stream, key))
+                            streams += 1
+                        before = (before + text.encode())[-(1 << 15) :]
+        assert streams > 1
+        file.execute("PRAGMA user_version=4")
     file.close()
     with Store.snapshot(target) as there:
         assert content(there) == meant
