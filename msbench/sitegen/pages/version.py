@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
-from msbench.model import Status
+from msbench.model import Origin, Status
 from msbench.sitegen import format as fmt
 from msbench.sitegen import highlight, metrics, points, sources, summary_charts, verdict
 from msbench.sitegen.diff import diff
@@ -16,7 +16,6 @@ from msbench.sitegen.page import File, Page
 from msbench.sitegen.plot import Chart
 from msbench.sitegen.told import told as told_by
 from msbench.sitegen.verdict import joined
-from msbench.spec import Split
 from msbench.store.figures import CaseFigures
 from msbench.store.tables import ProfileRow
 
@@ -103,13 +102,16 @@ def facts(site: Site, v: Version) -> dict[str, Any]:
     pair = profiles_of(parent, v) if parent else None
     changes = metrics.changes(pair[0].metrics, pair[1].metrics) if pair else []
     profile = pair[1] if pair else v.profile
+    brief = _brief(site, v)
+    if brief:
+        pair, changes, profile = None, [], None
     # The naive kernel's curve, the library's and the roofline are on the operator's page.
     family = site.family(v)
     roles = {v.id: "best", parent.id if parent else "": "parent"}
     relatives = [(site.versions[id], roles.get(id, "child")) for id in sorted(family, key=lambda id: id != v.id)]
     counters = _unchanged(changes, profile)
     explained = [] if changes else counters[:EXPLAINED]
-    change = diff(against.row.source, v.row.source) if against and against.id != v.id else None
+    change = diff(against.row.source, v.row.source) if against and against.id != v.id and not brief else None
     shown = _beginning(v.row.source)
     told, checks = site.steps_of(v.id), _checks(site, v)
     judged = told_by(site, *told[0]) if told else None
@@ -131,7 +133,8 @@ def facts(site: Site, v: Version) -> dict[str, Any]:
         "beside_parent": beside_parent,
         "profile_label": sources.profiled(site, pair or ([profile] if profile else [])),
         "children": [site.versions[c] for c in v.children],
-        "time": points.time_chart(site, "time-chart", relatives, family),
+        "brief": brief,
+        "time": None if brief else points.time_chart(site, "time-chart", relatives, family),
         "changes": changes,
         "bars": _bars(site, changes, parent, v, pair),
         "profile": profile,
@@ -147,7 +150,7 @@ def facts(site: Site, v: Version) -> dict[str, Any]:
         "newest": [e for e in v.evaluations if e in v.evaluations[:EVALUATIONS] or e is v.evaluation],
         "commands": {e.id: fmt.on_its_own(e.command, v.task.operator, site.operators) for e in v.evaluations},
         "variants": max(map(tuple, (c["variants"] for c in checks)), key=len, default=()),
-        "kernels": _kernels(v),
+        "kernels": _kernels(v) if not brief else {"rows": []},
         "log": _tail(v),
         "code": highlight.code(shown),
         "cut": v.row.source.count("\n") - shown.count("\n"),
@@ -161,6 +164,14 @@ def facts(site: Site, v: Version) -> dict[str, Any]:
         "conversation": site.conversations.get((told[0][0].row.id, told[0][1].number)) if told else None,
         "repeat": f"msbench eval site/{_file(v)} --op {v.task.operator} --precision {v.task.precision}",
     }
+
+
+def _brief(site: Site, v: Version) -> bool:
+    """Whether it is a draft that no run kept and that nothing was built on: its figures and its verdict are all there is to it."""
+    kept = {run.row.best_version_id for run in site.runs.values()}
+    return (
+        v.row.origin == Origin.AGENT and v.row.label != "best" and not v.children and not v.failed and v.id not in kept
+    )
 
 
 def _bars(
@@ -199,12 +210,13 @@ def _case(site: Site, figure: CaseFigures) -> dict[str, Any]:
 def _checks(site: Site, v: Version) -> list[dict[str, Any]]:
     """The checks of each size: how many, how many passed, the worst error over its bound, and messages.
 
-    Held-out sizes are one entry, without a ``case``, but those with a message: nobody asks on which of them it was right.
+    Those of a split on which it was right are one entry, without a ``case``: nobody asks on which of them it was.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    wrong = {check.case_id for check in v.checks if check.message}
     for check in v.checks:
         case = site.cases[check.case_id]
-        together = case.split == Split.HELDOUT and not check.message
+        together = case.id not in wrong
         size = () if together else (*sorted(case.dims.items()), *sorted(case.scalars.items()))
         entry = found.setdefault(
             (case.split, *size),
