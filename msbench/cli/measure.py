@@ -36,7 +36,7 @@ from msbench.cli._options import (
 from msbench.cli._settings import origins, settings
 from msbench.errors import MsbenchError
 from msbench.model import Candidate, Origin, Status
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Precision, Split
 
 if TYPE_CHECKING:
     from msbench.harness.batch.coordinator import Job
@@ -139,10 +139,18 @@ def bench(
     ] = "",
     cases: Cases = "all",
     executor: Exec = "auto",
-    profile: Annotated[bool, typer.Option("--profile", help="Profile the largest case of every version.")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Profile every version, on the largest paper case and the largest of all.")
+    ] = False,
     profile_fastest: Annotated[
         bool, typer.Option("--profile-fastest", help="Profile only each task's fastest version.")
     ] = False,
+    hot: Annotated[
+        bool,
+        typer.Option(
+            "--hot/--no-hot", help="Time calls in a row, too: no ratio uses them, and they take a third of the time."
+        ),
+    ] = True,
     budget: Annotated[float, typer.Option("--budget", callback=amount, help="Time budget per case, in seconds.")] = 0.5,
     sittings: Sittings = 1,
     batch: Annotated[
@@ -199,10 +207,12 @@ def bench(
                 task.precision,
                 tuple(c for c in operators.versions(task.operator, task.precision) if c.origin in wanted),
                 Plan(
-                    cases=_with_twins(task.operator, operators.select_cases(task.operator, cases, seed)),
+                    cases=_with_twins(task.operator, selected := operators.select_cases(task.operator, cases, seed)),
                     checks=Checks.QUICK if quick else Checks.FULL,
                     profile=profile or profile_fastest,
                     profile_fastest=profile_fastest,
+                    profile_cases=_to_profile(task.operator, task.precision, selected),
+                    hot=hot,
                     seed=seed,
                     time_budget_s=budget,
                     sittings=sittings,
@@ -254,6 +264,13 @@ def _with_twins(op: Operator, cases: tuple[Case, ...]) -> tuple[Case, ...]:
     """The cases, and then the large ones again with other inputs, each once."""
     twins = (operators.twin(op, case) for case in cases)
     return tuple({case.id: case for case in (*cases, *filter(None, twins))}.values())
+
+
+def _to_profile(op: Operator, precision: Precision, cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """The largest paper case and the largest of all, as far as there are any: small cases are bound otherwise than large ones."""
+    ordered = sorted(cases, key=lambda case: op.nbytes(precision.itemsize, **dict(case.dims)))
+    paper = [case for case in ordered if case.split is Split.PAPER]
+    return tuple(dict.fromkeys((*paper[-1:], *ordered[-1:])))
 
 
 def _is_done(store: Store, device_id: str, job: Job, command: str, any_seed: bool) -> bool:

@@ -17,6 +17,7 @@ from msbench.errors import StoreError
 from msbench.executors.cpu import CpuExecutor
 from msbench.harness.batch import coordinator as batch
 from msbench.harness.batch.coordinator import Job
+from msbench.harness.protocols import Plan
 from msbench.model import Evaluation, Origin, Study
 from msbench.store.proofs import proofs
 from msbench.store.store import Store
@@ -141,6 +142,31 @@ def test_large_cases_are_benched_on_other_inputs_too(
     done = CliRunner().invoke(app, [*arguments, "--db", "x.sqlite"])
     assert done.exit_code == 0, done.output
     assert planned == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "profiled", "hot"),
+    [
+        ((), ["N=262144", "N=67108864"], True),
+        (("--no-hot", "--cases", "odd"), ["N=1000003"], False),
+        (("--cases", "paper"), ["N=262144"], True),
+    ],
+)
+def test_a_small_and_a_large_case_are_profiled_and_calls_in_a_row_timed_unless_told(
+    here: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], profiled: list[str], hot: bool
+) -> None:
+    plans: list[Plan] = []
+
+    def stream(executor: object, jobs: Sequence[Job], **_: object) -> Iterator[tuple[Job, list[Evaluation]]]:
+        plans.extend(job.plan for job in jobs)
+        yield from ()
+
+    monkeypatch.setattr(batch, "evaluate_all", stream)
+    options = ["--versions", "naive", "--executor", "cpu", "--profile-fastest", "--db", "x.sqlite"]
+    done = CliRunner().invoke(app, ["bench", "vector_add/fp32", *options, *arguments])
+    assert done.exit_code == 0, done.output
+    (plan,) = plans
+    assert ([case.id for case in plan.profile_cases], plan.hot) == (profiled, hot)
 
 
 def test_an_error_of_the_database_ends_what_runs_before_the_executor(
