@@ -216,6 +216,7 @@ def optimize(
     )  # fmt: skip
     limits = Budget(max_usd, max_tokens, max_calls, max_evaluations, max_gpu_seconds, max_seconds)
     drawn = draw_seed()
+    replayed: dict[str | None, str] = {}  # the first task recorded on each device
 
     def answering(name: str, of: str, recorded: str) -> Provider:
         answers = providers.pick(
@@ -234,7 +235,7 @@ def optimize(
         return _searches.Search(_searches.task_of(row, ops_dir), answers, row.strategy, None, row.id, command_line())
 
     def beginning(task: Task) -> _searches.Search:
-        nonlocal executor
+        nonlocal executor, device
         answers = answering(provider, model, recording)
         try:
             settings = _settings(
@@ -246,6 +247,13 @@ def optimize(
             raise ProviderUnavailable(f"{error}{_ALONE if db and answers.name == 'replay' else ''}") from error
         if recorded is not None and executor == "auto":
             executor = "cpu" if recorded.executor == "cpu" else "recorded"  # measured anew, the prompts were others
+        if recorded is not None and executor == "recorded":
+            device = device or recorded.device_id  # with another one's times they were others, too
+            first = replayed.setdefault(recorded.device_id, task.id)
+            if device in replayed and device != recorded.device_id:
+                raise MsbenchError(
+                    f"{first} was recorded on another device than {replayed[device]}: replay it with a command of its own."
+                )
         chosen = strategy or (recorded.strategy if recorded else "cudamaster")
         typed = command_line(seed=settings.plan.seed if seed is None else None)
         return _searches.Search(task, answers, chosen, settings, None, typed)
@@ -257,6 +265,7 @@ def optimize(
     if resume is not None:
         row = store.run(resume)
         searches, executor = [going_on(row)], row.executor
+        device = device or (row.device_id if executor == "recorded" else None)
     elif not unfinished:
         searches = [beginning(task) for task in named]
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live, watch.waiting():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,9 @@ from msbench.cli._options import Db, Device, out
 from msbench.report import nanoseconds
 
 if TYPE_CHECKING:
+    from msbench.store.figures import Figures, TaskFigures
     from msbench.store.standings import Lost, Short, Standing
+    from msbench.store.store import Store
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,6 @@ def standings(
 
     Example: `msbench standings --markdown docs/kernels.md`
     """
-    from msbench.operators.targets import targets
     from msbench.store.figures import Figures
     from msbench.store.standings import short_of
     from msbench.store.standings import standings as rated
@@ -63,7 +64,8 @@ def standings(
     figures = Figures(store, store.recorded_device(device).id if device else None)
     tasks = figures.tasks()
     found, lost = rated(tasks)
-    parts = [*_parts(found, lost), _short(short_of(store, tasks, found, targets()))]
+    aimed = _targets(store, figures, tasks)
+    parts = [*_parts(found, lost, aimed), _short(short_of(store, tasks, found, aimed))]
     days = sorted(task.measured_at[:10] for task in tasks if task.best and task.measured_at)
     if figures.device is None or not days:
         out.print("None of our versions has been timed yet: run msbench bench --versions all.")
@@ -86,7 +88,20 @@ over the device's measured bandwidth, operations over its measured rate, and an 
 the naive kernel and the libraries, measured in the same session. Where a version's time on a large case, and no library's, differs by
 more than 10 % between two distributions of inputs, the slower one counts. Targets (kernels/targets.csv) were set before the kernels were written,
 from what instructions, trips to memory and launches cost on an H200; 34 of the 200 had been reached by a prototype, the others are modelled.
+On another device a target is the H200's times the ratio of the bounds on the two.
 """
+
+
+def _targets(store: Store, figures: Figures, tasks: Sequence[TaskFigures]) -> Mapping[tuple[str, str], float]:
+    """The targets on the device of these figures; none where nothing tells how it compares with theirs."""
+    from msbench.operators.targets import DEVICE, targets
+    from msbench.store.standings import elsewhere
+
+    if figures.device is not None and figures.device.name == DEVICE:
+        return targets()
+    theirs = next((device for device in store.recorded_devices() if device.name == DEVICE), None)
+    ceilings = store.usual_ceilings(theirs.id) if theirs else None
+    return elsewhere(targets(), tasks, ceilings) if ceilings else {}
 
 
 def _short(missed: Sequence[Short]) -> _Part:
@@ -107,11 +122,9 @@ def _short(missed: Sequence[Short]) -> _Part:
     return _Part(title, ("task", "split", "time over target", "bottleneck", "because"), rows)
 
 
-def _parts(found: Sequence[Standing], lost: Sequence[Lost]) -> list[_Part]:
-    from msbench.operators.targets import targets
+def _parts(found: Sequence[Standing], lost: Sequence[Lost], aimed: Mapping[tuple[str, str], float]) -> list[_Part]:
     from msbench.store.standings import LOST, means
 
-    aimed = targets()
     overall = [
         (precision, split, str(tasks), f"{bar:.2f}", f"{roofline:.2f}")
         for (precision, split), (tasks, bar, roofline) in sorted(means(found).items())

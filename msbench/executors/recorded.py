@@ -24,7 +24,7 @@ def create(options: Options) -> RecordedExecutor:
     """The executor of what ``options.store`` holds.
 
     Args:
-        options: ``device`` is (part of) the name or id of a recorded device; None is the one that most was measured on.
+        options: ``device`` is (part of) the name or id of a recorded device; None is the first of ``Store.recorded_devices``.
 
     Raises:
         UnknownNameError: nothing was recorded on such a device.

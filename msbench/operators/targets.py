@@ -9,6 +9,9 @@ from msbench import resources
 
 FILE = "targets.csv"
 
+DEVICE = "NVIDIA H200"
+"""What they were set for."""
+
 
 @cache
 def targets() -> dict[tuple[str, str], float]:

@@ -71,7 +71,7 @@ def build(
     Args:
         store: usually ``Store.union(…)``.
         out: the site's folder.
-        device_id: whose times are shown; by default the GPU's with the most measurements.
+        device_id: whose times are shown; by default those of the first GPU of ``Store.recorded_devices``.
         repository: the address that pages link to; by default the one that the installed package names, if it names one.
         progress: what is told of each page.
 

@@ -48,7 +48,7 @@ class Site:
 
         Args:
             store: usually ``Store.union(…)``.
-            device_id: whose times are shown; by default the GPU's with the most measurements.
+            device_id: whose times are shown; by default those of the first GPU of ``Store.recorded_devices``.
             names: what versions are called, by their ids, where that is not to follow from these times.
 
         Raises:

@@ -116,7 +116,7 @@ class Figures:
 
         Args:
             store: usually ``Store.union(…)``.
-            device_id: whose figures; by default the GPU's with the most measurements, if there is one.
+            device_id: whose figures; by default those of the first GPU of ``Store.recorded_devices``, if there is one.
             task_id: load this task alone, which is quicker.
 
         Raises:
@@ -359,7 +359,7 @@ class Figures:
 
 
 def tasks(store: Store, device_id: str | None = None) -> list[TaskFigures]:
-    """Every task's figures on a device: by default the GPU with the most measurements.
+    """Every task's figures on a device: by default the first GPU of ``Store.recorded_devices``.
 
     Raises:
         UnknownNameError: there is no such device.
@@ -368,7 +368,7 @@ def tasks(store: Store, device_id: str | None = None) -> list[TaskFigures]:
 
 
 def task(store: Store, task_id: str, device_id: str | None = None) -> TaskFigures:
-    """One task's figures on a device: by default the GPU with the most measurements.
+    """One task's figures on a device: by default the first GPU of ``Store.recorded_devices``.
 
     Raises:
         UnknownNameError: there is no such task or device.

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 from sqlmodel import col, select
 
-from msbench.model import Origin
+from msbench import roofline
+from msbench.model import Ceilings, Origin
 from msbench.statistics import geometric_mean
 from msbench.store.figures import CaseFigures, TaskFigures
+from msbench.store.gathered import gathered
 from msbench.store.ratios import Ratio
 from msbench.store.store import Store
-from msbench.store.tables import CaseRow, EvaluationRow, ProfileRow
+from msbench.store.tables import CaseRow, EvaluationRow, ProfileRow, TaskRow
 
 LOST = 0.98
 """A case is lost where even the upper end of the interval of its ratio to the bar stays below."""
@@ -121,6 +123,28 @@ def means(found: Iterable[Standing]) -> dict[tuple[str, str], tuple[int, float, 
         )
         for key, of_one in groups.items()
     }
+
+
+def elsewhere(
+    targets: Mapping[tuple[str, str], float], tasks: Iterable[TaskFigures], ceilings: Ceilings
+) -> dict[tuple[str, str], float]:
+    """Targets of a device with these ``ceilings`` as those of the tasks' own: each times the mean ratio of its cases' bounds."""
+    found = {}
+    for task in tasks:
+        for split in {case.case.split for case in task.best.cases} if task.best else ():
+            ratios = [
+                case.bound.time_ns / _bound_ns(task.task, case.case, ceilings)
+                for case in (task.best.cases if task.best else ())
+                if case.case.split == split and case.bound
+            ]
+            target = targets.get((task.task.id, split))
+            if target and ratios:
+                found[task.task.id, split] = target * geometric_mean(ratios)
+    return found
+
+
+def _bound_ns(task: TaskRow, case: CaseRow, ceilings: Ceilings) -> float:
+    return roofline.bound_ns(case.nbytes, case.flops, task.compute, ceilings, gathered(task, case)).time_ns
 
 
 SHORT = 1.03

@@ -315,14 +315,19 @@ class Store(Runs):
         raise UnknownNameError("recorded device", wanted, [d.name for d in devices])
 
     def recorded_devices(self) -> list[Device]:
-        """The devices that something was measured on, the one with the most measurements first."""
+        """The devices that something was measured on: the one with the most tasks first, of equals the one measured on last."""
         query = (
             select(DeviceRow)
             .join(EvaluationRow, col(EvaluationRow.device_id) == col(DeviceRow.id))
+            .join(VersionRow, col(VersionRow.id) == col(EvaluationRow.version_id))
             .join(MeasurementRow, col(MeasurementRow.evaluation_id) == col(EvaluationRow.id))
             .where(col(EvaluationRow.recorded_from).is_(None), col(MeasurementRow.median_ns).is_not(None))
             .group_by(col(DeviceRow.id))
-            .order_by(func.count(col(MeasurementRow.id)).desc(), col(DeviceRow.id))
+            .order_by(
+                func.count(func.distinct(VersionRow.task_id)).desc(),
+                func.max(EvaluationRow.started_at).desc(),
+                col(DeviceRow.id),
+            )
         )
         with self.session() as session:
             return [convert.to_device(row) for row in session.exec(query)]

@@ -7,7 +7,12 @@ import shlex
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from msbench.cli import app
+from msbench.errors import MsbenchError
+from msbench.providers.replay import ReplayProvider
+from msbench.resources import published_db
 from msbench.store.store import Store
 from tests.cli.running import GOOD, QUICKLY, refused, run
 
@@ -107,3 +112,27 @@ def test_prompt_files_go_on_in_lockstep_task_by_task(here: Path) -> None:
         forked = store.runs()[-1]
         assert [(s.action, s.version_id) for s in store.steps(forked.id)][1:] == [("fork", best)]
     assert "no version 'nonsense'" in refused(run(here, "fork", "nonsense", *QUICKLY))
+
+
+def test_a_replay_has_the_times_of_the_device_of_its_recording(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str | None] = []
+
+    def pick(name: str, db: str | None, device: str | None, store: Store) -> None:
+        opened.append(device)
+        raise MsbenchError("opened")
+
+    monkeypatch.setattr("msbench.cli.search.pick_executor", pick)
+    with Store.union([str(published_db())]) as store:
+        tasks = sorted({run.task_id for run in store.runs()})
+        some = {ReplayProvider(store, "").recording(task).device_id: task for task in tasks}
+    assert len(some) > 1
+    for device, task in some.items():
+        done = CliRunner().invoke(app, ["optimize", task, "--provider", "replay"])
+        assert (opened.pop(), done.exit_code) == (device, 1)
+    mixed = CliRunner().invoke(app, ["optimize", *some.values(), "--provider", "replay"])
+    assert isinstance(mixed.exception, MsbenchError) and not opened
+    first, second = some.values()
+    assert (
+        str(mixed.exception)
+        == f"{second} was recorded on another device than {first}: replay it with a command of its own."
+    )

@@ -197,7 +197,7 @@ def test_a_repetition_of_a_record_counts_for_no_time(store: Store) -> None:
 def test_devices_are_never_mixed(store: Store) -> None:
     other = replace(GPU, driver="581.00")
     add(store, *measured(OP, {NAIVE: 0.2, GOOD: 0.4}))
-    add(store, *measured(OP, {NAIVE: 0.2, GOOD: 0.8}, device=other, cases=OP.cases[:3], at=1))
+    add(store, *measured(OP, {NAIVE: 0.2, GOOD: 0.8}, device=other, cases=OP.cases[:3], at=-1))
     assert figures.task(store, "scale/fp32").device == replace(GPU, uuid="", host="")
     here, there = of(store, "good").score, of(store, "good", other.id).score
     assert here is not None and there is not None and there.value > 1.2 * here.value

@@ -16,7 +16,7 @@ from msbench.operators.targets import targets
 from msbench.spec import Precision
 from msbench.store import figures
 from msbench.store.figures import CaseFigures, TaskFigures
-from msbench.store.standings import Standing, means, short_of, standings
+from msbench.store.standings import Standing, elsewhere, means, short_of, standings
 from msbench.store.store import Store
 from tests.factories import CEILINGS, GPU, candidate, measured, operator, slowed
 
@@ -74,6 +74,16 @@ def test_what_falls_short_of_its_target_is_said_with_the_profile_of_a_case_like_
         "the odd case is profiled, and small like those"
     )
     assert large.profile is None and not large.case_name
+
+
+def test_a_target_moves_to_another_device_with_the_bound_of_its_cases() -> None:
+    with Store(":memory:") as store:
+        filled(store, naive=0.2, library=0.4, best=0.8)
+        tasks = figures.tasks(store)
+    faster = replace(CEILINGS, copy_bytes_per_s=2 * CEILINGS.copy_bytes_per_s)
+    moved = elsewhere({(TASK, "large"): 50.0, ("other/fp32", "large"): 1.0}, tasks, faster)
+    assert moved == {(TASK, "large"): pytest.approx(100.0)}
+    assert elsewhere({(TASK, "large"): 50.0}, tasks, CEILINGS) == {(TASK, "large"): pytest.approx(50.0)}
 
 
 def timed_on_both(on_twin: Mapping[Candidate, float]) -> tuple[TaskFigures, CaseFigures, Standing]:
