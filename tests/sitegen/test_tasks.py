@@ -105,7 +105,7 @@ def test_tasks_with_versions_of_our_own_come_first(empty: Store) -> None:
 def test_failures_are_counted_alike_on_every_page(site: Site) -> None:
     lost = [e for e in site.evaluations.values() if e.status.endswith("_failed")]
     _, _, kept = home.headlines(site)[-1]
-    assert f"in {len(site.evaluations)} evaluations, of which {len(lost)} failed and are kept" in kept
+    assert f"in {len(site.evaluations)} evaluations on 2 devices, of which {len(lost)} failed and are kept" in kept
     said = method.outcomes(list(site.evaluations.values()))
     stages = re.search(r"failed (\d+) \((.*)\)$", said)
     assert stages is not None and int(stages[1]) == len(lost)

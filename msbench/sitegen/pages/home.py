@@ -95,6 +95,8 @@ def headlines(site: Site) -> list[tuple[str, str, str]]:
             value, _, ends = show(mean[0]).partition(" (")
             found.append((value, ends.removesuffix(")"), f"{what}, geometric mean of {counted(mean[1], 'task')}{but}"))
     kept = f"versions in {counted(len(site.evaluations), 'evaluation')}"
+    if (devices := len({one.device_id for one in site.evaluations.values()})) > 1:
+        kept += f" on {devices} devices"
     if lost:
         kept += f", of which {fmt.count(lost)} failed and {'is' if lost == 1 else 'are'} kept"
     return [*found, (fmt.count(len(site.versions)), "", kept)]
