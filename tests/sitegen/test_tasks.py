@@ -175,7 +175,7 @@ def test_a_run_on_another_device_and_what_came_of_it_have_the_times_of_that_devi
     measured(empty, {NAIVE: 0.4, LIBRARY: 0.5, EARLIER: 0.8})
     other = replace(make.GPU, name="NVIDIA Other GPU", uuid="GPU-2")
     row = make.run_row(OP, run_id="07e4de71ce", device_id=other.id, best_version_id=LATER.id, status="finished")
-    at_once = make.measured(OP, {NAIVE: 0.4, LATER: 0.6}, at=11, device=other)
+    at_once = make.measured(OP, {NAIVE: 0.4, LATER: 0.6}, at=-5, device=other)
     ids = [empty.add_evaluation(OP, one) for one in at_once]
     empty.start_run(row)
     empty.add_step(make.step_row(row, 0, "baseline", version_id=NAIVE.id, evaluation_id=ids[0]))
