@@ -166,7 +166,7 @@ def test_a_session_can_be_preferred(store: Store) -> None:
 def test_the_device_can_be_chosen(store: Store) -> None:
     store.add_ceilings(H200, CEILINGS)
     record(store, MINE, OTHER)
-    record(store, MINE, session="2", device=A100)
+    record(store, MINE, session="0", device=A100)
     most = executor(store)
     assert (most.device().id, most.ceilings()) == (H200.id, CEILINGS)
     for wanted in ("A100", "nvidia a100", A100.id):
