@@ -1,117 +1,69 @@
-// Sums over a whole grid in one launch, in an order that is always the same, and a skeleton for sums over arrays.
+// Sums over whole arrays in one launch, in an order that is always the same: by one block, or by many whose sums go to the last by mail.
 //
-// What blocks find goes to the last block by mail: one 64-bit word a block holds the sum and a mark that it is there, so that no
-// fence, no counter and no memset is needed. The last block takes each word as soon as it is there and clears it: after a call the
-// mailbox is what it was before. The others wait for nothing, so the last block may wait for them.
+// Short sums cost a launch, one trip to memory for numbers, and what comes behind it: on an H100 a block of 256 that adds up has 1.2 us
+// more than an empty kernel, and the mail 0.4 us. Code comes from memory, too, so the kernels of short sums are short.
 #pragma once
 
 #include <algorithm>
-#include <type_traits>
 
+#include "msbench_flat_sum.cuh"
 #include "msbench_launch.cuh"
-#include "msbench_packets.cuh"
-#include "msbench_reduce.cuh"
+#include "msbench_mail.cuh"
+#include "msbench_sum_terms.cuh"
 
 namespace msbench {
 
-constexpr int kMostSenders = 1024;
-
-// All zero before and after a kernel. Calls that overlap would share it: one stream at a time.
-static __device__ unsigned long long mailbox[kMostSenders];
-
-__device__ inline void send_sum(int block, float sum) {
-    constexpr unsigned long long kMark = 1ull << 32;
-    *static_cast<volatile unsigned long long*>(mailbox + block) = kMark | __float_as_uint(sum);
-}
-
-__device__ inline float take_sum(int block) {
-    volatile unsigned long long* const box = mailbox + block;
-    unsigned long long mail;
-    do mail = *box;
-    while (mail == 0);
-    *box = 0;
-    return __uint_as_float(static_cast<unsigned>(mail));
-}
-
-// Calls finish(the sum of `x` over all threads of a one-dimensional grid), in one thread. At most kMostSenders + 1 blocks of
-// kThreads; every thread calls this once, and no other kernel that does runs at the same time.
-template <int kThreads, typename Finish>
-__device__ void grid_sum(float x, Finish finish) {
-    const int senders = static_cast<int>(gridDim.x) - 1, block = static_cast<int>(blockIdx.x);
-    float sum = block_sum<kThreads>(x);
-    if (block < senders) {
-        if (threadIdx.x == 0) send_sum(block, sum);
-        return;
-    }
-    if (senders > 0) {
-        float taken = threadIdx.x == 0 ? sum : 0.0f;
-        for (int i = threadIdx.x; i < senders; i += kThreads) taken += take_sum(i);
-        sum = block_sum<kThreads>(taken);
-    }
-    if (threadIdx.x == 0) finish(sum);
-}
-
-// ---------------------------------------------------------------- sums over arrays
-
-// What a sum over arrays is made of; Own derives from this and has
-//     float add(float sum, x...) const    sum with the term of operands x...
-//     void finish(float total) const      stores the result
-// and may hide what is here.
-template <typename Own>
-struct Terms {
-    // The elements that are summed in groups: the rest goes to `single`.
-    __host__ __device__ int64_t inner_begin() const { return 0; }
-    __host__ __device__ int64_t inner_end(int64_t count) const { return count; }
-
-    // The sum of four chains; chain k has the lanes k, k + 4, … of groups that begin at an element of this parity.
-    __device__ float join(const float (&chain)[4], bool) const { return (chain[0] + chain[1]) + (chain[2] + chain[3]); }
-
-    // The term of element i.
-    template <typename... X>
-    __device__ float single(int64_t, X... x) const {
-        return static_cast<const Own*>(this)->add(0.0f, x...);
-    }
-};
-
 namespace detail {
 
-template <typename T, int kWidth, int kHeld>
-struct Held {
-    Group<T, kWidth> group[kHeld];
-};
-
-template <int kWidth, typename Own, typename... X>
-__device__ void add_group(const Own& own, float (&chain)[4], const Group<X, kWidth>&... x) {
-#pragma unroll
-    for (int k = 0; k < kWidth; ++k) chain[k % 4] = own.add(chain[k % 4], x.lane[k]...);
-}
-
-template <typename Own, typename... X>
-__device__ float single(const Own& own, int64_t i, const Group<X, 1>&... x) {
-    return own.single(i, x.lane[0]...);
-}
-
-// Groups of kWidth begin at element `head`; the `edges` elements before and behind them are the last block's.
+// By one block, all loads at once.
 template <int kWidth, int kThreads, int kHeld, typename Own, typename... In>
-__global__ void __launch_bounds__(kThreads) sum(Own own, int64_t groups, int head, int edges, const In*... in) {
+__global__ void __launch_bounds__(kThreads) sum_by_block(Own own, int groups, int head, int edges, const In*... in) {
+    const float sum = [&](auto... held) {
+        (load(held, in + head, threadIdx.x, kThreads, groups), ...);
+        const float alone = edge<kWidth>(own, groups, head, edges, in...);
+        float chain[4] = {};
+        add_held<kHeld>(own, chain, threadIdx.x, kThreads, groups, held...);
+        return own.join(chain, head % 2 != 0) + alone;
+    }(Held<In, kWidth, kHeld>()...);
+    const float total = flat_sum<kThreads>(sum);
+    if (threadIdx.x == 0) own.finish(total);
+}
+
+// By all blocks but the last, which only collects, and takes the edges.
+template <int kWidth, int kThreads, int kHeld, typename Own, typename... In>
+__global__ void __launch_bounds__(kThreads) sum_by_mail(Own own, int64_t groups, int head, int edges, const In*... in) {
+    const int senders = static_cast<int>(gridDim.x) - 1, block = static_cast<int>(blockIdx.x);
+    if (block == senders) {
+        if (threadIdx.x >= 32) return;
+        const float alone = edge<kWidth>(own, groups, head, edges, in...);
+        const float total = take_all_sums(senders) + warp_reduce(alone, Sum());
+        if (threadIdx.x == 0) own.finish(total);
+        return;
+    }
+    const int64_t stride = static_cast<int64_t>(senders) * kThreads, first = static_cast<int64_t>(block) * kThreads + threadIdx.x;
+    const float sum = [&](auto... held) {
+        float chain[4] = {};
+        for (int64_t begin = first; begin < groups; begin += kHeld * stride) {
+            (load(held, in + head, begin, stride, groups), ...);
+            add_held<kHeld>(own, chain, begin, stride, groups, held...);
+        }
+        return own.join(chain, head % 2 != 0);
+    }(Held<In, kWidth, kHeld>()...);
+    const float total = flat_sum<kThreads>(sum);
+    if (threadIdx.x == 0) send_sum(block, total);
+}
+
+// By all blocks.
+template <int kWidth, int kThreads, int kHeld, typename Own, typename... In>
+__global__ void __launch_bounds__(kThreads) sum_by_all(Own own, int64_t groups, int head, int edges, const In*... in) {
     const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
     float chain[4] = {}, alone = 0;
-    if (blockIdx.x == gridDim.x - 1 && threadIdx.x < edges) {
-        const int64_t i = threadIdx.x < head ? threadIdx.x : threadIdx.x + groups * kWidth;
-        alone = single(own, i, operands(load_group<1>(in, i))...);
-    }
+    if (blockIdx.x == gridDim.x - 1) alone = edge<kWidth>(own, groups, head, edges, in...);
     for (int64_t begin = first; begin < groups; begin += kHeld * stride) {
         [&](auto... held) {
-#pragma unroll
-            for (int i = 0; i < kHeld; ++i) {
-                const int64_t at = begin + i * stride;
-                if (at < groups) ((held.group[i] = load_group_once<kWidth>(in + head, at)), ...);
-            }
-#pragma unroll
-            for (int i = 0; i < kHeld; ++i) {
-                if (begin + i * stride < groups) add_group(own, chain, operands(held.group[i])...);
-            }
+            (load(held, in + head, begin, stride, groups), ...);
+            add_held<kHeld>(own, chain, begin, stride, groups, held...);
         }(Held<In, kWidth, kHeld>()...);
     }
     grid_sum<kThreads>(own.join(chain, head % 2 != 0) + alone, [&](float total) { own.finish(total); });
@@ -135,15 +87,15 @@ __global__ void __launch_bounds__(kThreads) sum_singles(Own own, int64_t count, 
 
 }  // namespace detail
 
-template <int kValue>
-using Number = std::integral_constant<int, kValue>;
-
-// How a sum over arrays spreads its work: to kOneBlockGroups one block; then a group a thread; from kMidGroups two blocks for each
-// multiprocessor, with two loads under way a thread. Until kManyGroups one block more only takes the edges and collects. The best of a
-// dozen (H200, 2026-11-23), many of which come within 2 %; a memset and atomic additions instead of the mailbox are as fast.
+// How a sum over arrays spreads its work.
+//   to kOneBlockGroups of all arrays   one block
+//   below kManyGroups of an array      two blocks a multiprocessor at most, of 256 threads with 1, 2 or 4 groups of each array, or of 512
+//                                      with 4: all loads at once
+//   beyond                             two blocks of 1024, 2 groups of each array at a time
+// Of some sixty shapes (H100, 2026-11-25), many of which come within 1 %. Lost: clusters (within 0.1 us of these, from 2^11 to 2^13 groups),
+// bulk copies and bulk prefetches (0.2 to 1 us), contiguous shares (0.1 us), asking for the mailbox before the numbers (0.3 us).
 struct SumShape {
-    static constexpr int64_t kOneBlockGroups = 1024, kMidGroups = 1 << 16, kManyGroups = 1 << 20;
-    static constexpr int kFewThreads = 256, kMidThreads = 512, kMidLoads = 2, kManyThreads = 1024, kManyHeld = 2;
+    static constexpr int64_t kOneBlockGroups = 4096, kManyGroups = 1 << 20;
 };
 
 // The sum over elements 0 to count - 1 of the arrays, of as many as `own` says; at least one.
@@ -153,7 +105,7 @@ cudaError_t sum(cudaStream_t stream, int64_t count, Own own, const In*... in) {
     const int64_t most = std::min(2 * multiprocessors(), kMostSenders);
     int head = common_head(in...);
     if (head < 0) {
-        constexpr int kThreads = Shape::kMidThreads;
+        constexpr int kThreads = 512;
         const int64_t blocks = std::min(ceil_div(count, kThreads), most);
         detail::sum_singles<kThreads><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(own, count, in...);
         return cudaGetLastError();
@@ -162,26 +114,30 @@ cudaError_t sum(cudaStream_t stream, int64_t count, Own own, const In*... in) {
     const int64_t groups = std::max<int64_t>(own.inner_end(count) - head, 0) / kWidth;
     if (groups == 0) head = 0;
     const int edges = static_cast<int>(count - groups * kWidth);
-    const auto launch = [&](auto threads, auto held, int64_t blocks) {
-        constexpr int kThreads = decltype(threads)::value, kHeld = decltype(held)::value;
-        detail::sum<kWidth, kThreads, kHeld>
-            <<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(own, groups, head, edges, in...);
-    };
-    using One = Number<1>;
-    if (groups <= 256) {
-        launch(Number<256>(), One(), 1);
-    } else if (groups <= 512) {
-        launch(Number<512>(), One(), 1);
-    } else if (groups <= Shape::kOneBlockGroups) {
-        launch(Number<1024>(), One(), 1);
-    } else if (groups < Shape::kMidGroups) {
-        launch(Number<Shape::kFewThreads>(), One(), std::min(ceil_div(groups, Shape::kFewThreads) + 1, most));
-    } else if (groups < Shape::kManyGroups) {
-        constexpr int kHeld = std::max<int>(Shape::kMidLoads / sizeof...(In), 1);
-        launch(Number<Shape::kMidThreads>(), Number<kHeld>(), std::min(ceil_div(groups, Shape::kMidThreads) + 1, most));
-    } else {
-        launch(Number<Shape::kManyThreads>(), Number<Shape::kManyHeld>(), most);
+    constexpr int64_t kArrays = sizeof...(In);
+    if (groups <= Shape::kOneBlockGroups / kArrays) {
+        const auto block = [&](auto kernel, int threads) {
+            kernel<<<1, threads, 0, stream>>>(own, static_cast<int>(groups), head, edges, in...);
+        };
+        if (groups <= 256) block(detail::sum_by_block<kWidth, 256, 1, Own, In...>, 256);
+        else if (groups <= 512) block(detail::sum_by_block<kWidth, 512, 1, Own, In...>, 512);
+        else if (groups <= 1024) block(detail::sum_by_block<kWidth, 1024, 1, Own, In...>, 1024);
+        else if (groups <= 2048) block(detail::sum_by_block<kWidth, 1024, 2, Own, In...>, 1024);
+        else block(detail::sum_by_block<kWidth, 1024, 4, Own, In...>, 1024);
+        return cudaGetLastError();
     }
+    const auto launch = [&](auto kernel, int threads, int64_t blocks) {
+        kernel<<<static_cast<unsigned>(blocks), threads, 0, stream>>>(own, groups, head, edges, in...);
+    };
+    const auto mail = [&](auto kernel, int threads, int held) {
+        launch(kernel, threads, std::min(ceil_div(groups, threads * held) + 1, most));
+    };
+    const int64_t each = ceil_div(groups, most - 1);
+    if (groups >= Shape::kManyGroups) launch(detail::sum_by_all<kWidth, 1024, 2, Own, In...>, 1024, most);
+    else if (each <= 256) mail(detail::sum_by_mail<kWidth, 256, 1, Own, In...>, 256, 1);
+    else if (each <= 512) mail(detail::sum_by_mail<kWidth, 256, 2, Own, In...>, 256, 2);
+    else if (each <= 1024) mail(detail::sum_by_mail<kWidth, 256, 4, Own, In...>, 256, 4);
+    else mail(detail::sum_by_mail<kWidth, 512, 4, Own, In...>, 512, 4);
     return cudaGetLastError();
 }
 

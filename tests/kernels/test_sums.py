@@ -1,4 +1,6 @@
-"""msbench_reduce.cuh and msbench_grid_sum.cuh: sums of every element, the same on every call, from a mailbox that empties itself."""
+"""msbench_reduce.cuh, msbench_flat_sum.cuh, msbench_mail.cuh, msbench_sum_terms.cuh and msbench_grid_sum.cuh: sums of every element,
+the same on every call, from a mailbox that empties itself.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ struct Products : msbench::Terms<Products> {
     __device__ void finish(float total) const { *out += total; }
 };
 struct Few : msbench::SumShape {
-    static constexpr int64_t kOneBlockGroups = 0, kMidGroups = 1, kManyGroups = 1000;
+    static constexpr int64_t kOneBlockGroups = 0, kManyGroups = 1000;
 };
 EXPORTED dot(scalar_t* x, scalar_t* y, float* out, int64_t count, int64_t dx, int64_t dy, int64_t many) {
     Products products;
@@ -32,6 +34,16 @@ __global__ void several(float* out) {
     msbench::block_sums<kThreads>(x);
     const float again = msbench::block_sum<kThreads>(float(threadIdx.x % 2));
     if (threadIdx.x == 0) out[0] = x[0], out[1] = x[1], out[2] = x[2], out[3] = again;
+}
+template <int kThreads>
+__global__ void flat(float* out) {
+    const float sum = msbench::flat_sum<kThreads>(float(threadIdx.x));
+    if (threadIdx.x < 32) out[threadIdx.x] = sum;
+}
+EXPORTED flat_block(float* out, int64_t threads) {
+    if (threads == 128) flat<128><<<1, 128>>>(out);
+    else flat<1024><<<1, 1024>>>(out);
+    return cudaGetLastError();
 }
 EXPORTED block(float* out, int64_t threads) {
     if (threads == 32) several<32><<<1, 32>>>(out);
@@ -59,3 +71,9 @@ def test_a_block_adds_up_several_numbers_at_once(threads: int) -> None:
     (out,) = called("float", SOURCE, "block", np.zeros(4, np.float32), threads)
     lanes = np.arange(threads)
     np.testing.assert_array_equal(out, [threads, lanes.sum(), (lanes**2).sum(), threads / 2])
+
+
+@pytest.mark.parametrize("threads", [128, 1024])
+def test_a_block_adds_up_behind_one_barrier(threads: int) -> None:
+    (out,) = called("float", SOURCE, "flat_block", np.zeros(32, np.float32), threads)
+    np.testing.assert_array_equal(out, np.full(32, np.arange(threads).sum()))
