@@ -38,21 +38,25 @@ __device__ __forceinline__ void unpack(const RawPack<T, N>& raw, float (&v)[N]) 
     }
 }
 
-// Past the caches' other contents: what a stencil writes it does not read again.
-template <typename T, int N>
+// kOnce: past the caches' other contents, as a stencil does not read again what it writes.
+template <bool kOnce = true, typename T, int N>
 __device__ __forceinline__ void store_pack(T* p, const float (&v)[N]) {
     if constexpr (N == 1) {
         *p = from_float<T>(v[0]);
-    } else if constexpr (sizeof(T) == 4) {
-        __stcs(reinterpret_cast<float4*>(p), make_float4(v[0], v[1], v[2], v[3]));
     } else {
         unsigned words[4];
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            const __nv_bfloat162 pair = __floats2bfloat162_rn(v[2 * k], v[2 * k + 1]);
-            words[k] = reinterpret_cast<const unsigned&>(pair);
+            if constexpr (sizeof(T) == 4) {
+                words[k] = __float_as_uint(v[k]);
+            } else {
+                const __nv_bfloat162 pair = __floats2bfloat162_rn(v[2 * k], v[2 * k + 1]);
+                words[k] = reinterpret_cast<const unsigned&>(pair);
+            }
         }
-        __stcs(reinterpret_cast<uint4*>(p), make_uint4(words[0], words[1], words[2], words[3]));
+        const uint4 pack = make_uint4(words[0], words[1], words[2], words[3]);
+        if constexpr (kOnce) __stcs(reinterpret_cast<uint4*>(p), pack);
+        else *reinterpret_cast<uint4*>(p) = pack;
     }
 }
 
