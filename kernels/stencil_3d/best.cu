@@ -10,7 +10,8 @@
 // DRAM traffic is compulsory (ncu: 1.82 + 1.79 GB in fp32); what is above the bound is L2: 3x3 bricks load 2.3 times their size.
 //
 // Measured (H200, 2026-11-23), us cold: bf16 64³ 4.9, 128³ 6.9, 256³ 22.1, 768³ 471; fp32 5.1, 8.6, 37.5, 909. Lost at 768³: bricks of 4x2, 4x3,
-// 2x2 (2 to 7 % slower), 4x1 and 8x1 (12 to 30 %); threads that walk along x with planes in registers (932, 476).
+// 2x2 (2 to 7 % slower), 4x1 and 8x1 (12 to 30 %); threads that walk along x with planes in registers (932, 476). H100, 2026-11-25: in bf16, 4x1 is 2 to 4 %
+// faster than 4x2 at 2^22 and 2^23 points; the walk, and whole rows in shared memory by bulk copies, lose 6 to 9 %.
 #include "msbench_divisor.cuh"
 #include "msbench_row_packs.cuh"
 
@@ -104,8 +105,9 @@ extern "C" cudaError_t stencil_3d(const scalar_t* u, scalar_t* out, float r, int
         if (bytes < 8 * kMiB) return launch<1, 2, 2>(u, out, r, nx, ny, nz, 128, kRows, stream);
         return launch<1, 4, 4>(u, out, r, nx, ny, nz, 128, kRows, stream);
     }
-    if (bytes <= (kShort ? 2 : 1) * kMiB) return launch<kPacket, 1, 1>(u, out, r, nx, ny, nz, 128, kRows, stream);
+    if (bytes <= (kShort ? 2 : 1) * kMiB) return launch<kPacket, 1, 1>(u, out, r, nx, ny, nz, 256, kRows, stream);
     if (bytes <= 4 * kMiB) return launch<kPacket, 2, 1>(u, out, r, nx, ny, nz, 256, kRows, stream);
+    if (kShort && bytes <= 16 * kMiB) return launch<kPacket, 4, 1>(u, out, r, nx, ny, nz, 128, kRows, stream);
     if (bytes <= 64 * kMiB) return launch<kPacket, 4, 2>(u, out, r, nx, ny, nz, kThreads, Strips::kWarps, stream);
     return launch<kPacket, 3, 3>(u, out, r, nx, ny, nz, kThreads, Strips::kWarps, stream);
 }
