@@ -1,7 +1,8 @@
 // Two attention states joined by their log-sum-exps.
 //
 // Bound: three times V's bytes, one launch. The grid's y is the token and a block has whole rows of some heads, so that nothing divides
-// before the first load. Each thread finds its row's weights from one exponential of the distance of the log-sum-exps.
+// before the first load. Each thread finds its row's weights from one exponential of the distance of the log-sum-exps. The logarithm of 1 to 2
+// is the special function unit's, within 3·2^-24 of 8 that the bound allows: logf costs 1.4 % (H100, 2026-11-25).
 
 #include <algorithm>
 
@@ -11,6 +12,7 @@
 namespace {
 
 constexpr int kPacket = 16 / sizeof(scalar_t), kThreads = 256;
+constexpr float kLn2 = 0.693147181f;
 
 // An infinite log-sum-exp counts as the lowest number.
 __device__ float finite(scalar_t l) {
@@ -46,7 +48,7 @@ __global__ void __launch_bounds__(kThreads) merge(const scalar_t* Va, const scal
         const float most = msbench::reciprocal_fast(1.0f + weight), least = weight * most;
         const Merge merged = a >= b ? Merge{most, least} : Merge{least, most};
         msbench::store_group(V, row * groups + at, msbench::mapped<scalar_t>(merged, first, second));
-        if (at == 0) lse[state] = msbench::from_float<scalar_t>(fmaxf(a, b) + logf(1.0f + weight));
+        if (at == 0) lse[state] = msbench::from_float<scalar_t>(fmaxf(a, b) + kLn2 * __log2f(1.0f + weight));
     }
 }
 
