@@ -5,7 +5,7 @@
 //
 // Plans, by packets of 16 bytes in a row:
 //   to 64       a warp a row.
-//   to 1024     a block of 128 to 256 threads, where one barrier is all.
+//   to 1024     a block of 64 to 512 threads with two packets each, where one barrier is all.
 //   beyond      rows that are too few for all multiprocessors: a cluster of 2 to 8 blocks each, whose warps send their parts to all
 //               blocks of the cluster; a block waits only for what is sent to itself. Otherwise a block of 512 or 1024 threads.
 // Rows that don't begin on 16 bytes take the same path one element at a time.
@@ -217,10 +217,10 @@ cudaError_t launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t columns
     const int64_t packs = columns / kWidth;
     if (packs <= 32) launch_rows<kWidth, 32, 1>(x, y, rows, columns, stream);
     else if (packs <= 64) launch_rows<kWidth, 32, 2>(x, y, rows, columns, stream);
-    else if (packs <= 128) launch_rows<kWidth, 128, 1>(x, y, rows, columns, stream);
-    else if (packs <= 256) launch_rows<kWidth, 256, 1>(x, y, rows, columns, stream);
+    else if (packs <= 128) launch_rows<kWidth, 64, 2>(x, y, rows, columns, stream);
+    else if (packs <= 256) launch_rows<kWidth, 128, 2>(x, y, rows, columns, stream);
     else if (packs <= 512) launch_rows<kWidth, 256, 2>(x, y, rows, columns, stream);
-    else if (packs <= 1024) launch_rows<kWidth, 256, 4>(x, y, rows, columns, stream);
+    else if (packs <= 1024) launch_rows<kWidth, 512, 2>(x, y, rows, columns, stream);
     else if (kWidth > 1 && rows * 8 <= kMultiprocessors) launch_clusters<8, 256, kMostPacks / 2048>(x, y, rows, columns, stream);
     else if (kWidth > 1 && rows * 4 <= kMultiprocessors) launch_clusters<4, 256, kMostPacks / 1024>(x, y, rows, columns, stream);
     else if (kWidth > 1 && rows * 2 <= kMultiprocessors) launch_clusters<2, 1024, kMostPacks / 2048>(x, y, rows, columns, stream);
