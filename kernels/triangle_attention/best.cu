@@ -1,137 +1,125 @@
-// Triangle attention: a thread has one channel and some query rows, and every key and value is loaded once for all of them.
+// Triangle attention: a lane has one channel and four query rows, whose keys are sorted by which of the rows count them.
 //
-// Idea: nothing is subtracted from scores. Weights exp(score) need no maximum as long as no score to base 2 exceeds 60 in size, which
-// every thread checks after its sums, for each row. What may have a larger score, or a result that is not finite, goes into a list of the
-// block's, which is done again with maxima: a lane for each row and channel, wherever they lie, so that few of them cost little, and all
-// warps share the keys. What is left is a product, an exponential, a sum and a multiply-add for each pair. Keys come in chunks of seven, as many
-// predicates as one R2P sets from a row's bits, and the next chunk is loaded while one is computed. All threads of a block share rows
-// and batch, so that predicates are uniform. Long rows come first, so that the last blocks to run are short.
+// Idea: exponentials decide, and an entry that is predicated off takes its slot among them all the same. All heads and channels share a mask, so a
+// first kernel sorts the keys of every four rows by the rows that count them (msbench_key_patterns.cuh). A warp goes through a window's keys, which
+// its block holds in shared memory for 32 channels, pattern by pattern, each with code of its own that computes what counts and nothing else
+// (msbench_pattern_softmax.cuh). Nothing is subtracted from scores as long as the window's extreme keys promise that none, to base 2, exceeds 60 in
+// size. Otherwise a warp looks for the largest scores of the rows concerned, and changes what it subtracts where it has to. Rows whose
+// results are not finite are done again with maxima.
 //
 // Plans, by tiles of four rows and 32 channels:
-// - `few_tiles`, up to kFewTiles: as many warps share a tile's keys as the GPU has room for, because there a block's chunks
-//   follow each other at a trip to memory each. Four rows and eight keys are 32 entries of the mask, which one ballot collects:
+// - `few_tiles`, up to kFewTiles, and for rows of up to kShortRows: as many warps share a tile's keys as the GPU has room for, because there a
+//   block's chunks follow each other at a trip to memory each. Four rows and eight keys are 32 entries of the mask, which one ballot collects:
 //   with a chunk a warp all loads are under way at once. The warps' sums are added in shared memory, in order.
-// - `attention`, else: four rows a thread, or eight.
+// - `attention`, else.
 //
-// Bound: MUFU, 16 exponentials a clock and multiprocessor, also for masked entries (one that is predicated off takes its slot):
-// 8.6e9 causal pairs of the large case are 2.1 ms.
+// Bound: MUFU, 16 exponentials a clock and multiprocessor: three quarters of the large case's 8.6e9 causal pairs are 1.55 ms.
 //
-// Measured (H200, 2026-11-23, cold; 4,32,1024,128): 2406 us in fp32 (straightforward.cu: 3325), 2323 in bf16 (3498). 16 rows a thread, and
-// polynomials in place of some exponentials, gained nothing; a branch for each key and four rows, so that masked entries cost no exponential,
-// took 3942. With the list (2026-11-24; fp32): 2370 us, and 3330 where one query and one key in 64 are 128 times the size, which had taken 29400,
-// as a thread did all its rows again; 16800 where nearly all results are done again. Small cases before there was `few_tiles`
-// (2,3,77,64): 14.4 and 36.9 us: where D is not known, loads of bf16 behind a branch each, with their conversions, had been made to wait for
-// each other. Now 6.1 us in both, and 6.8 for 4,8,32,128 (9.3).
+// Measured (H100, November 2026, cold; 4,32,1024,128): 1.89 ms, and 2.23 where one query and one key in 64 are 256 times the size, in fp32 and bf16.
+// The kernel before, with all of seven keys' exponentials for eight rows: 2.72 and 4.68 in fp32, 2.32 and 2.68 in bf16. 1,96,256,128: 122 us for
+// 126. Windows of 128 keys 1.96 ms; 256 with three blocks a multiprocessor 1.94, of 16 warps 1.87, but up to 6 % slower at 256 rows. Lost: one or
+// two of 16 exponentials as polynomials, 1.93 and 2.02 ms for 1.94; rows handed to a function by address, which kept them in local memory, 2.37.
 #include "msbench_channel_rows.cuh"
+#include "msbench_launch.cuh"
+#include "msbench_pattern_softmax.cuh"
 
 #include <algorithm>
 #include <cmath>
 
 namespace {
 
-using namespace msbench::channel_rows;
+using namespace msbench;
+using namespace key_patterns;
 
-constexpr int kKeys = 7;  // of a chunk
-constexpr int kMaxChunks = 2048 / kKeys + 1;
-constexpr int64_t kFewElements = 1 << 20;  // below, four rows a thread instead of eight: more blocks
-constexpr float kSafe = 60.0f;             // size of scores to base 2 up to which nothing is subtracted
-constexpr int kMaskFlight = 4;             // words of the mask that a warp has under way; 8 cost bf16 eight registers
-constexpr int kFewRows = 4, kFewKeys = 8;  // 32 entries: a ballot
-constexpr int kMostWarps = 16;             // that share a tile's keys
+constexpr int kLanes = 32, kWarps = 8, kWindow = 192, kBlocks = 4;  // channels and warps of a block, keys of a window, blocks a multiprocessor
+constexpr int kFlight = 8;                                          // keys and values that a thread has under way
+constexpr float kLeast = 0x1p-64f;                                  // sums below have lost weights
+constexpr int64_t kGroupBytes = 20 << 20;                           // of keys and values that stay in L2
+constexpr int kFewRows = 4, kFewKeys = 8;                           // 32 entries: a ballot
+constexpr int kMostWarps = 16;                                      // that share a tile's keys
 constexpr int64_t kResidentWarps = 132 * 32, kFewTiles = kResidentWarps / 2;
+constexpr int64_t kShortRows = 64;  // 15.7 us for 19.8 at 8,16,64,64; at 4,32,128,128 57.6 for 57.8 (H100)
 
-// A block does kRows rows and up to kChannels channels of a head. kD: D, if known.
-template <int kD, int kRows>
-__global__ void __launch_bounds__(kChannels, kRows == 8 ? 6 : 8)
-    attention(const scalar_t* q, const scalar_t* k, const scalar_t* v, const float* mask, scalar_t* y, int H, int S, int any_D,
-              int row_tiles, int channel_tiles) {
-    const int D = kD ? kD : any_D;
-    __shared__ uint32_t counts[kRows][kMaxWords + 1];
-    __shared__ alignas(16) unsigned char chunk_bits[kMaxChunks][kRows];
-    __shared__ Again<kRows> again;
-    const int columns = int(gridDim.x) / row_tiles, column = int(blockIdx.x) % columns, head = column / channel_tiles;
-    const int first = (row_tiles - 1 - int(blockIdx.x) / columns) * kRows, last = min(first + kRows, S) - 1, words = last / 32 + 1;
-    const int channel = column % channel_tiles * kChannels + int(threadIdx.x), lane = threadIdx.x % 32;
+static_assert(kWindow % (kFlight * kWarps) == 0, "all that a thread has under way lies in the window");
 
-    if (threadIdx.x == 0) again.count = 0;
-    const float* mask_of_batch = mask + int64_t(head / H) * S * S;
-    const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    for (int begin = warp; begin < kRows * words; begin += kMaskFlight * warps) {
-        float masked[kMaskFlight];
-#pragma unroll
-        for (int i = 0; i < kMaskFlight; ++i) {  // without a condition: the nearest entry, so that none waits for another
-            const int task = begin + i * warps, row = min(first + task % kRows, S - 1), j = task / kRows * 32 + lane;
-            masked[i] = mask_of_batch[int64_t(row) * S + min(j, row)];
-        }
-#pragma unroll
-        for (int i = 0; i < kMaskFlight; ++i) {
-            const int task = begin + i * warps, row = first + task % kRows, j = task / kRows * 32 + lane;
-            const uint32_t bits = __ballot_sync(0xffffffffu, row < S && j <= row && !(masked[i] > 0.5f));
-            if (lane == 0 && task < kRows * words) counts[task % kRows][task / kRows] = bits;
-        }
-    }
-    __syncthreads();
-    for (int i = threadIdx.x; i < kRows * (last / kKeys + 1); i += blockDim.x) {
-        const int r = i % kRows, j = i / kRows * kKeys;
-        const uint32_t low = counts[r][j / 32], high = j / 32 + 1 < words ? counts[r][j / 32 + 1] : 0;
-        chunk_bits[i / kRows][r] = static_cast<unsigned char>(__funnelshift_r(low, high, j % 32) & ((1 << kKeys) - 1));
-    }
-    __syncthreads();
+// A window's keys and values of 32 channels, keys' extremes by the warps that brought them, and the warps' lists.
+struct Memory {
+    float2 window[kWindow][kLanes];
+    float largest[kWarps][kLanes], least[kWarps][kLanes];
+    List<kWindow> lists[kWarps];
+};
 
-    const int64_t base = int64_t(head) * S * D + min(channel, D - 1);  // threads without a channel stay, for what is done again
-    const Channel c{q + base, k + base, v + base, y + base, S, D, 1.44269504f / sqrtf(float(D))};
-    float query[kRows], sum[kRows] = {}, weighted[kRows] = {}, largest_key = 0;
+// A warp has four rows and 32 channels of a head, and a block's warps rows below each other. Heads and channels whose keys and values fit into L2
+// follow each other; of these, long rows come first.
+__global__ void __launch_bounds__(kLanes * kWarps, kBlocks)
+    attention(const scalar_t* q, const scalar_t* k, const scalar_t* v, const List<kWindow>* lists, const float* mask, scalar_t* y, int H,
+              int S, int D, float scale, int columns, int together) {
+    extern __shared__ __align__(16) unsigned char raw[];
+    Memory& memory = *reinterpret_cast<Memory*>(raw);
+    const int warp = threadIdx.x / kLanes, lane = threadIdx.x % kLanes, channel_tiles = (D + kLanes - 1) / kLanes;
+    const int row_tiles = (S + kRows * kWarps - 1) / (kRows * kWarps), fours = (S + kRows - 1) / kRows, windows = (S + kWindow - 1) / kWindow;
+    const int group = int(blockIdx.x) / (together * row_tiles), in_group = int(blockIdx.x) % (together * row_tiles);
+    const int width = min(together, columns - group * together), tile = row_tiles - 1 - in_group / width;
+    const int column = group * together + in_group % width, head = column / channel_tiles;
+    const int four = tile * kWarps + warp, first = four * kRows, last = min((tile + 1) * kWarps * kRows, S) - 1;
+    const int channel = column % channel_tiles * kLanes + lane;
+    const int64_t base = int64_t(head) * S * D + min(channel, D - 1);
+    const Channel c{q + base, k + base, v + base, y + base, S, D, scale};
+    const List<kWindow>* own_lists = lists + (int64_t(head / H) * fours + min(four, fours - 1)) * windows;
+    const View<kWindow> view{reinterpret_cast<const unsigned char*>(memory.window), unsigned(lane * sizeof(float2)), &memory.lists[warp]};
+    Rows s;
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) query[r] = first + r < S ? c.query(first + r) : 0.0f;
-    float keys[kKeys], values[kKeys], next_keys[kKeys], next_values[kKeys];
-    const auto load = [&](int j, float (&a)[kKeys], float (&b)[kKeys]) {
+    for (int r = 0; r < kRows; ++r) s.query[r] = c.query(min(first + r, S - 1));
+    int counted = 0;
+    for (int start = 0; start <= last; start += kWindow) {
+        const bool mine = start < min(first + kRows, S);
+        float largest = -INFINITY, least = INFINITY;
+#pragma unroll 1
+        for (int begin = warp; begin < kWindow && start + begin <= last; begin += kFlight * kWarps) {
+            float keys[kFlight], values[kFlight];
 #pragma unroll
-        for (int n = 0; n < kKeys; ++n) {
-            if constexpr (kD == 0) {  // no condition that a branch could be made of; what comes twice does not count
-                a[n] = c.key(min(j + n, last));
-                b[n] = c.value(min(j + n, last));
-            } else {
-                const bool there = j + n <= last;
-                a[n] = there ? c.key(j + n) : 0.0f;
-                b[n] = there ? c.value(j + n) : 0.0f;
+            for (int n = 0; n < kFlight; ++n) {  // without a condition: what comes twice does not matter
+                const int row = min(start + begin + n * kWarps, last);
+                keys[n] = c.key(row), values[n] = c.value(row);
+            }
+#pragma unroll
+            for (int n = 0; n < kFlight; ++n) {
+                memory.window[begin + n * kWarps][lane] = make_float2(keys[n], values[n]);
+                largest = fmaxf(largest, keys[n]), least = fminf(least, keys[n]);
             }
         }
-    };
-    load(0, keys, values);
-    for (int j = 0; j <= last; j += kKeys) {
-        load(j + kKeys, next_keys, next_values);
-        const unsigned* patterns = reinterpret_cast<const unsigned*>(chunk_bits[j / kKeys]);
-#pragma unroll
-        for (int n = 0; n < kKeys; ++n) largest_key = fmaxf(largest_key, fabsf(keys[n]));
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-            const unsigned pattern = patterns[r / 4] >> r % 4 * 8;
-#pragma unroll
-            for (int n = 0; n < kKeys; ++n) {
-                if (pattern >> n & 1) {
-                    const float weight = power_of_two(query[r] * keys[n]);
-                    sum[r] += weight;
-                    weighted[r] = fmaf(weight, values[n], weighted[r]);
-                }
-            }
+        cudaGridDependencySynchronize();  // keys and values have not waited for the lists
+        if (mine) {
+            const uint32_t* from = reinterpret_cast<const uint32_t*>(own_lists + start / kWindow);
+            uint32_t* to = reinterpret_cast<uint32_t*>(&memory.lists[warp]);
+            for (int i = lane; i < int(sizeof(List<kWindow>) / 4); i += kLanes) to[i] = __ldcg(from + i);
         }
+        memory.largest[warp][lane] = largest;
+        memory.least[warp][lane] = least;
+        __syncthreads();
+        if (mine) {
 #pragma unroll
-        for (int n = 0; n < kKeys; ++n) keys[n] = next_keys[n], values[n] = next_values[n];
+            for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, memory.largest[w][lane]), least = fminf(least, memory.least[w][lane]);
+            move_origins(s, view, least, largest);
+            add_patterns<kPatterns - 1>(s, view, view.list->keys, counted);
+        }
+        __syncthreads();
     }
+    if (channel >= D) return;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-        const float result = sum[r] == 0.0f ? 0.0f : weighted[r] / sum[r];  // 0: no entry counts
-        if (first + r >= S || channel >= D) continue;
-        if (largest_key * fabsf(query[r]) <= kSafe && result * 0.0f == 0.0f) {
-            c.store(first + r, result);
-        } else {
-            again.results[atomicAdd(&again.count, 1)] = static_cast<unsigned short>(r * kChannels + threadIdx.x);
+        const int row = first + r;
+        if (row >= S) continue;
+        float result = 0;  // no entry counts
+        if (counted >> r & 1) {
+            result = s.weighted[r] / s.sum[r];
+            if (!(s.sum[r] >= kLeast) || result * 0.0f != 0.0f) {
+                const float* mask_of_row = mask + (int64_t(head / H) * S + row) * S;
+                result = with_maximum(c, row, [&](int j) { return !(mask_of_row[j] > 0.5f); });
+            }
         }
+        c.store(row, result);
     }
-    __syncthreads();
-    if (again.count == 0) return;
-    const int64_t start = int64_t(head) * S * D + column % channel_tiles * kChannels;
-    redo<kRows>({q + start, k + start, v + start, y + start, S, D, c.scale}, counts, first, last, again);
 }
 
 // A block has kFewRows rows and 32 channels of a head, and its warps take chunks of keys in turn.
@@ -159,8 +147,8 @@ __global__ void __launch_bounds__(32 * kMostWarps, 2)
 #pragma unroll
             for (int n = 0; n < kFewKeys; ++n) {
                 const int at = min(chunk + n, last) * D;
-                keys[n] = msbench::to_float(c.k[at]);
-                values[n] = msbench::to_float(c.v[at]);
+                keys[n] = to_float(c.k[at]);
+                values[n] = to_float(c.v[at]);
             }
         };
         load(warp * kFewKeys);  // before the first use of a query: all are under way at once
@@ -179,7 +167,7 @@ __global__ void __launch_bounds__(32 * kMostWarps, 2)
 #pragma unroll
                 for (int n = 0; n < kFewKeys; ++n) {
                     if (entries >> (r * kFewKeys + n) & 1) {
-                        const float weight = power_of_two(query[r] * keys[n]);
+                        const float weight = exp2_fast(query[r] * keys[n]);
                         sum[r] += weight;
                         weighted[r] = fmaf(weight, values[n], weighted[r]);
                     }
@@ -215,32 +203,31 @@ __global__ void __launch_bounds__(32 * kMostWarps, 2)
     }
 }
 
-template <int kRows>
-cudaError_t launch(const scalar_t* q, const scalar_t* k, const scalar_t* v, const float* mask, scalar_t* y, int64_t B, int64_t H,
-                   int64_t S, int64_t D, cudaStream_t stream) {
-    const int row_tiles = int(msbench::ceil_div(S, kRows)), channel_tiles = int(msbench::ceil_div(D, kChannels));
-    const int threads = int(D < kChannels ? msbench::ceil_div(D, 32) * 32 : kChannels);
-    const auto kernel = D == kChannels       ? attention<kChannels, kRows>
-                        : D == 2 * kChannels ? attention<2 * kChannels, kRows>
-                                             : attention<0, kRows>;
-    kernel<<<unsigned(B * H * row_tiles * channel_tiles), threads, 0, stream>>>(q, k, v, mask, y, int(H), int(S), int(D), row_tiles,
-                                                                                channel_tiles);
-    return cudaGetLastError();
-}
-
 }  // namespace
 
+extern "C" size_t triangle_attention_workspace(int64_t B, int64_t, int64_t S, int64_t) {
+    return size_t(B * lists_of<kWindow>(S)) * sizeof(List<kWindow>);
+}
+
 extern "C" cudaError_t triangle_attention(const scalar_t* q, const scalar_t* k, const scalar_t* v, const float* mask, scalar_t* y,
-                                          int64_t B, int64_t H, int64_t S, int64_t D, void*, size_t, cudaStream_t stream) {
-    const int64_t row_tiles = msbench::ceil_div(S, kFewRows), channel_tiles = msbench::ceil_div(D, 32);
-    const int64_t tiles = B * H * row_tiles * channel_tiles;
-    if (tiles <= kFewTiles) {
-        const int warps = int(std::min({int64_t(kMostWarps), msbench::ceil_div(S, kFewKeys), kResidentWarps / tiles}));
-        const dim3 grid(unsigned(H * channel_tiles), unsigned(B), unsigned(row_tiles));
-        few_tiles<<<grid, 32 * warps, warps * kFewRows * 32 * 2 * sizeof(float), stream>>>(
-            q, k, v, mask, y, int(S), int(D), 1.44269504f / std::sqrt(float(D)), int(channel_tiles));
+                                          int64_t B, int64_t H, int64_t S, int64_t D, void* workspace, size_t, cudaStream_t stream) {
+    const float scale = kLog2e / std::sqrt(float(D));
+    const int64_t channel_tiles = ceil_div(D, kLanes), few_rows = ceil_div(S, kFewRows), tiles = B * H * few_rows * channel_tiles;
+    if (tiles <= kFewTiles || S <= kShortRows) {
+        const int warps = int(std::min({int64_t(kMostWarps), ceil_div(S, kFewKeys), std::max<int64_t>(kResidentWarps / tiles, 1)}));
+        const dim3 grid(unsigned(H * channel_tiles), unsigned(B), unsigned(few_rows));
+        few_tiles<<<grid, 32 * warps, warps * kFewRows * 32 * 2 * sizeof(float), stream>>>(q, k, v, mask, y, int(S), int(D), scale,
+                                                                                           int(channel_tiles));
         return cudaGetLastError();
     }
-    const auto plan = B * H * S * D < kFewElements ? launch<4> : launch<8>;
-    return plan(q, k, v, mask, y, B, H, S, D, stream);
+    auto* lists = static_cast<List<kWindow>*>(workspace);
+    const int64_t count = B * lists_of<kWindow>(S), columns = B * H * channel_tiles;
+    const int64_t together = std::clamp<int64_t>(kGroupBytes / (2 * S * kLanes * int64_t(sizeof(scalar_t))), 1, columns);
+    const cudaError_t status = Launch(dim3(unsigned(ceil_div(count * 32, kSortThreads))), dim3(kSortThreads), stream)(
+        sort_keys<kWindow>, mask, lists, int(S), int(count));
+    if (status != cudaSuccess) return status;
+    return Launch(dim3(unsigned(columns * ceil_div(S, kRows * kWarps))), dim3(kLanes * kWarps), stream)
+        .shared(sizeof(Memory))
+        .early()(attention, q, k, v, static_cast<const List<kWindow>*>(lists), mask, y, int(H), int(S), int(D), scale, int(columns),
+                 int(together));
 }
