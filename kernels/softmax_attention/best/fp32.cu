@@ -7,7 +7,9 @@
 //
 // Bound: 6 q kv (d + dv) flops on the tensor cores, since three products make one; besides, wide, the scores through L2.
 //
-// Measured (H200, November 2026, cold; 8192 x 8192 x 128 x 128): 201 us; `wide` 537, with weights in memory and a split of their own 656.
+// Measured (H200, November 2026, cold; 8192 x 8192 x 128 x 128): 201 us; `wide` 537, with weights in memory and a split of their own 656. Products
+// of up to 2^28 steps in one pass (H100, q x kv x d x dv): 29.4 us for 36.2 at 256 x 512 x 1024 x 1024, 43 for 46 at 512 x 512 x 1024 x 2048, 46 for
+// 56 at 256 x 1024 x 2048 x 1024, where the first product, of 2^29, would cost 2.6 more that way.
 #include "msbench_flash_split.cuh"
 #include "msbench_small_attention.cuh"
 #include "msbench_thin_product.cuh"
@@ -120,6 +122,15 @@ __global__ void __launch_bounds__(kRowThreads) split_weights(const Weights w, fl
     to.unscales[row] = fabsf(factor) / float(1 << kTopExponent);  // NaN without a sign is no mark
 }
 
+// Whether a product is fastest in one pass: more often than by itself (msbench_thin_product.cuh), since two splits, a launch each, are saved.
+bool in_one_pass(int64_t M, int64_t N, int64_t K) {
+    return thin(M, N, K) || M * N * K <= int64_t(1) << 28;
+}
+
+size_t product_bytes(int64_t M, int64_t N, int64_t K) {
+    return in_one_pass(M, N, K) ? thin_product::bytes(M, N, K) : split_product_bytes(M, N, K);
+}
+
 int64_t scores_bytes(int64_t q, int64_t kv) {
     return round_up(q * round_up(kv, 4) * 4, 256);
 }
@@ -128,7 +139,7 @@ int64_t scores_bytes(int64_t q, int64_t kv) {
 size_t workspace_bytes(int64_t q, int64_t kv, int64_t d, int64_t dv) {
     if (small_attention::small(q, kv, d, dv)) return size_t(scores_bytes(q, kv));
     if (narrow(d, dv)) return size_t(NarrowSpace(q, kv).bytes);
-    return size_t(2 * scores_bytes(q, kv)) + std::max(multiply_fp32_bytes(q, kv, d), multiply_fp32_bytes(q, dv, kv));
+    return size_t(2 * scores_bytes(q, kv)) + std::max(product_bytes(q, kv, d), product_bytes(q, dv, kv));
 }
 
 cudaError_t attend(const float* Q, const float* K, const float* V, float* Y, int64_t q, int64_t kv, int64_t d, int64_t dv, void* workspace,
@@ -139,14 +150,15 @@ cudaError_t attend(const float* Q, const float* K, const float* V, float* Y, int
     char* base = static_cast<char*>(workspace);
     float *scores = reinterpret_cast<float*>(base), *weights = reinterpret_cast<float*>(base + scores_bytes(q, kv));
     char* rest = base + 2 * scores_bytes(q, kv);
-    cudaError_t status = multiply_fp32(rows_of(Q, q, d), rows_of(K, kv, d), scores, pitch, rest, false, stream);
+    const auto first = in_one_pass(q, kv, d) ? thin_product::launch : multiply_split;
+    cudaError_t status = first(rows_of(Q, q, d), rows_of(K, kv, d), scores, pitch, rest, false, stream);
     if (status != cudaSuccess) return status;
     const Lines values = columns_of(V, kv, dv);
-    if (thin(q, dv, kv)) {
+    if (in_one_pass(q, dv, kv)) {
         status = softmax(scores, weights, q, kv, pitch, pitch, 1, d, stream);
         Lines rows = rows_of(weights, q, kv);
         rows.line_step = pitch;
-        return status != cudaSuccess ? status : multiply_fp32(rows, values, Y, dv, rest, true, stream);
+        return status != cudaSuccess ? status : thin_product::launch(rows, values, Y, dv, rest, true, stream);
     }
     float2* rows = reinterpret_cast<float2*>(weights);
     const Weights left{scores, rows, int(q), int(kv), pitch, kLog2e / sqrtf(float(d))};
