@@ -4,17 +4,14 @@
 //   few       to 1024 rows: threads stand along the columns, their rows in registers; a block, or a cluster of 8, has all rows of a
 //             tile of columns. Two passes over the registers, joined across blocks as Chan, Golub and LeVeque do; nothing is divided
 //             before the loads. Beyond, without registers, where x is not aligned to 16 bytes.
-//   resident  beyond, cooperative: all multiprocessors at the same tile of columns, whose rows they hold in registers between reading
-//             and writing, while shared memory takes what comes next, so that reads go on over the grid barrier between the two. Squares
-//             are of distances from the mean of a few rows.
+//   resident  beyond, cooperative: all multiprocessors at the same tile of columns. A tile comes into a ring in shared memory, is added up
+//             there, moves to registers, and is written when the next one has been added up, so that nobody waits at the grid barrier
+//             between the two, and reads and writes are under way together. Squares are of distances from the mean of a few rows.
 //
-// Bound: each element read once and written once, 125 us for 65536x1024 in fp32, 63 in bf16; resident takes 181 and 92 (H200,
-// 2026-11-24, cold, as all that follows).
-// Lost, 65536x1024: two passes over x with 216 KiB a multiprocessor kept between them, 201 us in fp32, 131 in bf16 (2026-11-23). The tile
-// staying in the ring until it is written, which leaves 10 of the 26 slots for reading ahead: 182 and 123, or 181 and 105 with mean, scale
-// and beta in registers. Of the three sizes below only 2000x512 in fp32, one step a tile, is faster so: 29 us, resident 31.
-// Left: beyond their bytes at the bound's rate 2000x512, 20000x1000 and 65536x1024 take 20, 30 and 30 us in bf16 (4, 8 and 8 tiles), 29,
-// 46 and 56 in fp32 (8, 16 and 16): as if a launch took 10 and a tile 2.3 to 2.9, whatever its rows. fp32 has twice as many tiles.
+// Bound: each element read once and written once: 65536x1024 in fp32 at an H100's 3.35 TB/s 160 us, in bf16 80; measured 194 and 101
+// (2026-11-26, cold), and 98 and 61 at 20000x1000, 35 and 28 at 2000x512, where tiles are short.
+// Lost, 65536x1024: a tile in registers that is written before the next is added up, 230 and 116, though 1 to 4 us faster in the two smaller
+// cases (H100); a tile that stays in the ring until it is written; two passes over x with 216 KiB a multiprocessor kept between them.
 
 #include <utility>
 
@@ -131,6 +128,12 @@ __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+// Calls f(0), f(1), …, with constants.
+template <int... kStep, class F>
+__device__ __forceinline__ void each_of(std::integer_sequence<int, kStep...>, F f) {
+    (f(std::integral_constant<int, kStep>{}), ...);
+}
+
 // The sum of a warp's two rows, in its first half.
 __device__ __forceinline__ float of_warp(float v) {
     return v + __shfl_down_sync(~0u, v, kPacks);
@@ -194,43 +197,41 @@ __global__ void __launch_bounds__(kThreads, 1) resident(Arrays a, float* sums) {
         }
     };
 
-    uint4 chosen = sample(0);
+    const auto steps_in = [&](int tile) {  // with an element of this thread
+        return tile * kWidth + pack * kPacket < a.columns && row0 < a.rows ? (a.rows - row0 + stride - 1) / stride : 0;
+    };
+
+    uint4 chosen = sample(0), held[kMostSteps];
     for (int i = 0; i < kSlots; ++i) load();
     for (int i = blockIdx.x * kThreads + t; i < tiles * 2 * kWidth; i += gridDim.x * kThreads) sums[i] = 0;
     auto token = grid.barrier_arrive();
     find_shift(chosen, shared.shift[0]);
     __syncthreads();
-    for (int tile = 0; tile < tiles; ++tile) {
-        const int column = tile * kWidth + pack * kPacket;
-        // Steps with an element of this thread.
-        const int own = column < a.columns && row0 < a.rows ? (a.rows - row0 + stride - 1) / stride : 0;
-        chosen = sample(tile + 1);
-        uint4 held[kMostSteps];
-        {
+    for (int tile = 0; tile <= tiles; ++tile) {  // adds up this one, writes the one before
+        if (tile < tiles) {
+            chosen = sample(tile + 1);
+            const int own = steps_in(tile);
             float v[kPacket], shift[kPacket], s1[kPacket] = {}, s2[kPacket] = {};
             take(shared.shift[tile % 2], pack, shift);
-#pragma unroll
-            for (int s = 0; s < kMostSteps; ++s) {
-                if (s >= steps) continue;
-                wait_for_copies<kSlots - 1>();
-                held[s] = shared.ring[slot][t];
-                load();
-                if (s >= own) continue;
-                unpack(held[s], v);
+            each_of(std::make_integer_sequence<int, kMostSteps>{}, [&](auto s) {
+                if (s >= steps) return;
+                wait_for_copies<kSlots - 1 - s>();
+                if (s >= own) return;
+                unpack(shared.ring[slot + s < kSlots ? slot + s : slot + s - kSlots][t], v);
 #pragma unroll
                 for (int k = 0; k < kPacket; ++k) {
                     const float distance = v[k] - shift[k];
                     s1[k] += v[k];  // not of distances, which err more where the mean is near 0
                     s2[k] = fmaf(distance, distance, s2[k]);
                 }
-            }
+            });
 #pragma unroll
             for (int k = 0; k < kPacket; ++k) s1[k] = of_warp(s1[k]), s2[k] = of_warp(s2[k]);
             if (lane < kPacks) give(shared.sums[warp][0], pack, s1), give(shared.sums[warp][1], pack, s2);
         }
         __syncthreads();
-        if (tile == 0) grid.barrier_wait(std::move(token));  // the sums are zero
-        if (t < 2 * kWidth / 4) {
+        grid.barrier_wait(std::move(token));  // the sums are zero, and those of the tile before are complete
+        if (tile < tiles && t < 2 * kWidth / 4) {
             float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll
             for (int w = 0; w < kWarps; ++w) {
@@ -239,32 +240,35 @@ __global__ void __launch_bounds__(kThreads, 1) resident(Arrays a, float* sums) {
             }
             atomicAdd(reinterpret_cast<float4*>(sums + tile * 2 * kWidth) + t, sum);
         }
-        token = grid.barrier_arrive();
-        const int c = tile * kWidth + t / 4 % kPacks * kPacket + t / (4 * kPacks) * 4 + t % 4;  // the column of float t
-        const bool mine = t < kWidth && c < a.columns;
-        const float gamma = mine ? msbench::to_float(a.gamma[c]) : 0.0f, beta = mine ? msbench::to_float(a.beta[c]) : 0.0f;
-        find_shift(chosen, shared.shift[(tile + 1) % 2]);
-        grid.barrier_wait(std::move(token));
-        if (t < kWidth) {
-            const float* of_column = sums + tile * 2 * kWidth + t;
-            const float mean = __ldcg(of_column) / a.rows, distance = mean - reinterpret_cast<const float*>(shared.shift[tile % 2])[t];
+        if (tile < tiles) token = grid.barrier_arrive();
+        if (tile > 0 && t < kWidth) {
+            const int c = (tile - 1) * kWidth + t / 4 % kPacks * kPacket + t / (4 * kPacks) * 4 + t % 4;  // the column of float t
+            const float gamma = c < a.columns ? msbench::to_float(a.gamma[c]) : 0.0f, beta = c < a.columns ? msbench::to_float(a.beta[c]) : 0.0f;
+            const float* of_column = sums + (tile - 1) * 2 * kWidth + t;
+            const float mean = __ldcg(of_column) / a.rows, distance = mean - reinterpret_cast<const float*>(shared.shift[(tile + 1) % 2])[t];
             const float variance = fmaf(-distance, distance, __ldcg(of_column + kWidth) / a.rows);
             reinterpret_cast<float*>(shared.mean)[t] = mean;
             reinterpret_cast<float*>(shared.scale)[t] = gamma * rsqrtf((variance < 0 ? 0.0f : variance) + a.epsilon);  // NaN stays
             reinterpret_cast<float*>(shared.beta)[t] = beta;
         }
-        __syncthreads();
+        find_shift(chosen, shared.shift[(tile + 1) % 2]);  // a barrier is in it
         float v[kPacket], mean[kPacket], scale[kPacket], offset[kPacket];
         take(shared.mean, pack, mean), take(shared.scale, pack, scale), take(shared.beta, pack, offset);
-        scalar_t* to = a.y + first + tile * kWidth;
+        scalar_t* to = a.y + first + (tile - 1) * kWidth;
+        const int own = tile > 0 ? steps_in(tile - 1) : 0;
 #pragma unroll
         for (int s = 0; s < kMostSteps; ++s) {
-            if (s >= own) continue;
-            unpack(held[s], v);
-            Group<float, kPacket> y;
+            if (s < own) {
+                unpack(held[s], v);
+                Group<float, kPacket> y;
 #pragma unroll
-            for (int k = 0; k < kPacket; ++k) y.lane[k] = fmaf(v[k] - mean[k], scale[k], offset[k]);
-            msbench::store_group_once(to + s * hop, 0, msbench::rounded<scalar_t>(y));
+                for (int k = 0; k < kPacket; ++k) y.lane[k] = fmaf(v[k] - mean[k], scale[k], offset[k]);
+                msbench::store_group_once(to + s * hop, 0, msbench::rounded<scalar_t>(y));
+            }
+            if (s < steps && tile < tiles) {
+                held[s] = shared.ring[slot][t];
+                load();
+            }
         }
     }
 }
