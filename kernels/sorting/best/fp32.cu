@@ -9,15 +9,16 @@
 //     2. x is scattered into the buckets, through shared memory, so that it is written in runs.
 //     3. A bucket of one upper half is sorted by counting lower halves: 8 bits a counter; where equal keys overflow them, 16 bits
 //        in two passes; 32 in four. One of more than 2^19 keys is all blocks' work. In others a key's place is nearly
-//        start(bin) + lower half / 2^16 · count(bin): keys are put there, and the few that meet are ranked by comparison; by
+//        start(bin) + lower half / 2^16 · count(bin): keys are put there, and a few rounds of transposition do the rest; by
 //        sort_small, two blocks a multiprocessor, in a launch behind. Keys of all magnitudes are all in such buckets.
 //   Above 2^24: parts of 2^24 elements, then merges.
 //
-// Bound: 2^24 keys: 4 reads and 2 writes of 64 MiB are 94 us; the additions to shared memory take longer.
-// Measured (H200, 2026-11-24, cold): 1024 4.9, 4096 5.3, 8192 6.9, 16384 9.6, 32768 15.8, 65536 27, rank_by_search at 100003 45, 131072 40,
-// 2^20 57, 2^24 310 us, of all magnitudes 361. Lost: comparing with all at 4096, 6.6 (at 2048 it is as fast); 16 runs exchanged within a
-// cluster at 16384, 14.7; rank_by_search at 131072, 54. Where sort_small's buckets stayed in whole_grid, one block a multiprocessor: 58 at
-// 131072, 84 at 2^20, 340 at 2^24, of all magnitudes 480.
+// Bound: 2^24 keys: 4 reads and 2 writes of 64 MiB are 94 us (H200); the additions to shared memory take longer.
+// Measured (H200, 2026-11-24, cold): 1024 4.9, 4096 5.3, 8192 6.9, 16384 9.6, 32768 15.8, 65536 27, rank_by_search at 100003 45 us. Of 2^24
+// keys of all magnitudes (H100, 2026-11-26) counting takes 34 us, adding up 9, making buckets 10, scattering 142, sort_small 104.
+// Lost: comparing with all at 4096, 6.6 (at 2048 it is as fast); 16 runs exchanged within a cluster at 16384, 14.7; rank_by_search at
+// 131072, 54 for 40 (H200). Of 2^24 keys, sort_small's buckets in whole_grid, one block a multiprocessor: of all magnitudes 480 for 361 us
+// (H200). Ranking the few keys that meet by comparison, 165 us of sort_small's time; not fetching the next bucket, 122 (H100).
 
 #include <cooperative_groups.h>
 
@@ -27,6 +28,7 @@
 #include "msbench_bucket_sort.cuh"
 #include "msbench_key_buckets.cuh"
 #include "msbench_launch.cuh"
+#include "msbench_light_sort.cuh"
 #include "msbench_rank_by_search.cuh"
 
 namespace {
@@ -57,8 +59,9 @@ struct Place {  // of 16 bits in ascending order: upper halves of floats, or low
 };
 
 using Large = msbench::LightShared<kThreads, 16>;
-using Small = msbench::LightShared<kThreads / 2, 17>;
-static_assert(msbench::kSmall <= 17 * kThreads / 2);
+constexpr int kSmallThreads = 544, kSmallEach = 16;  // of half a multiprocessor
+using Small = msbench::LightShared<kSmallThreads, kSmallEach>;
+static_assert(msbench::kSmall <= kSmallEach * kSmallThreads);
 
 __global__ void __launch_bounds__(kThreads, 1)
     whole_grid(const unsigned* x, unsigned* y, int n, int shift, msbench::KeyBuckets* work, unsigned* scattered) {
@@ -67,13 +70,15 @@ __global__ void __launch_bounds__(kThreads, 1)
     unsigned* const histogram = reinterpret_cast<unsigned*>(raw_shared);
     msbench::BucketTable& table = *reinterpret_cast<msbench::BucketTable*>(raw_shared);
     const auto grid = cooperative_groups::this_grid();
-    if (blockIdx.x == 0 && threadIdx.x == 0) work->tasks = work->giants = work->next = work->smalls = work->next_small = 0;
+    msbench::clear_buckets(work);
     msbench::count_part(x, n, [](unsigned bits) { return bits >> 16; }, histogram, &work->counts);
     msbench::publish_counts(histogram, &work->counts);
     grid.sync();
     msbench::add_up_counts(&work->counts, Place{true});
     grid.sync();
-    msbench::make_buckets(table, work, shift);
+    msbench::draw_up_buckets(reinterpret_cast<unsigned(&)[msbench::kSegments]>(*table.staged), work, shift);
+    grid.sync();
+    msbench::make_table(table, work);
     grid.sync();
     msbench::scatter_keys(x, n, table, work, scattered);
     grid.sync();
@@ -95,7 +100,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         if (threadIdx.x == 0) next = kBlocks + atomicAdd(&work->next, 1);
         const unsigned* const from = scattered + task.x;
         if (!task.w) {
-            msbench::sort_light(from, y + task.x, int(task.y), task.x, work->bin, *reinterpret_cast<Large*>(raw_shared));
+            msbench::sort_light(from, y + task.x, int(task.y), task.x, work->bin, *reinterpret_cast<Large*>(raw_shared), [] {});
         } else {
             const msbench::HeavyOutput out(y + task.x, task.y, task.z);
             msbench::HeavyShared& shared = *reinterpret_cast<msbench::HeavyShared*>(raw_shared);
@@ -109,21 +114,37 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
 }
 
-// Light buckets of a usual size, by blocks of half a multiprocessor: one computes while the other waits.
-__global__ void __launch_bounds__(kThreads / 2, 2) sort_small(unsigned* y, msbench::KeyBuckets* work, const unsigned* scattered) {
+struct SmallShared {
+    Small sorting;
+    alignas(16) unsigned ahead[msbench::kSmall + 8];  // the next bucket's keys, on their way
+    int upcoming;
+};
+
+// Light buckets of a usual size, by blocks of half a multiprocessor: one computes while the other waits. The next bucket is on its way.
+__global__ void __launch_bounds__(kSmallThreads, 2) sort_small(unsigned* y, msbench::KeyBuckets* work, const unsigned* scattered) {
     extern __shared__ __align__(16) unsigned char raw_shared[];
-    __shared__ int upcoming;
+    SmallShared& shared = *reinterpret_cast<SmallShared*>(raw_shared);
     cudaGridDependencySynchronize();
     const int smalls = work->smalls;
-    for (int i = blockIdx.x; i < smalls;) {
-        const uint4 task = work->task[msbench::kBuckets - 1 - i];
-        int next = 0;
-        if (threadIdx.x == 0) next = int(gridDim.x) + atomicAdd(&work->next_small, 1);
-        msbench::sort_light(scattered + task.x, y + task.x, int(task.y), task.x, work->bin, *reinterpret_cast<Small*>(raw_shared));
-        if (threadIdx.x == 0) upcoming = next;
+    const auto fetch = [&](uint4 task) {
+        for (unsigned i = 4 * threadIdx.x; i < task.x % 4 + task.y; i += 4 * kSmallThreads) {
+            const unsigned to = unsigned(__cvta_generic_to_shared(shared.ahead + i));
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(scattered + task.x / 4 * 4 + i) : "memory");
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    };
+    const auto task_of = [&](int i) { return i < smalls ? work->task[msbench::kBuckets - 1 - i] : make_uint4(0, 0, 0, 0); };
+    if (threadIdx.x == 0) shared.upcoming = int(gridDim.x) + atomicAdd(&work->next_small, 1);
+    uint4 task = task_of(blockIdx.x);
+    fetch(task);
+    __syncthreads();
+    while (task.y > 0) {
+        const uint4 next = task_of(shared.upcoming);
+        asm volatile("cp.async.wait_group 0;" ::: "memory");
         __syncthreads();
-        i = upcoming;
-        __syncthreads();
+        if (threadIdx.x == 0) shared.upcoming = int(gridDim.x) + atomicAdd(&work->next_small, 1);
+        msbench::sort_light(shared.ahead + task.x % 4, y + task.x, int(task.y), task.x, work->bin, shared.sorting, [&] { fetch(next); });
+        task = next;
     }
 }
 
@@ -149,7 +170,7 @@ cudaError_t sort_part(const unsigned* x, unsigned* y, int n, msbench::KeyBuckets
     const size_t bytes = std::max({sizeof(msbench::BucketTable), sizeof(msbench::HeavyShared), sizeof(Large), sizeof(msbench::CountedRuns)});
     const cudaError_t error = msbench::Launch(kBlocks, kThreads, stream).shared(bytes).cooperative()(whole_grid, x, y, n, shift, work, scattered);
     if (error != cudaSuccess) return error;
-    return msbench::Launch(2 * kBlocks, kThreads / 2, stream).shared(sizeof(Small)).early()(sort_small, y, work, scattered);
+    return msbench::Launch(2 * kBlocks, kSmallThreads, stream).shared(sizeof(SmallShared)).early()(sort_small, y, work, scattered);
 }
 
 constexpr size_t kWorkspace = (sizeof(msbench::KeyBuckets) + 255) / 256 * 256;
@@ -158,7 +179,7 @@ constexpr size_t kWorkspace = (sizeof(msbench::KeyBuckets) + 255) / 256 * 256;
 
 // The counters and tables, the keys in their buckets, and, if there are more than kLargest, another array to merge from.
 extern "C" size_t sorting_workspace(int64_t N) {
-    return N <= kSearched ? 0 : kWorkspace + (N > kLargest ? kLargest + N : N) * sizeof(unsigned);
+    return N <= kSearched ? 0 : kWorkspace + (N > kLargest ? kLargest + N : (N + 3) / 4 * 4) * sizeof(unsigned);
 }
 
 extern "C" cudaError_t sorting(const scalar_t* x, scalar_t* y, int64_t N, void* workspace, size_t, cudaStream_t stream) {
