@@ -6,6 +6,7 @@
 //
 // Plans:
 //   rank_all      to 4096 elements: a block finds the places of 32 elements among all; blocks do not talk.
+//   one_block     to 16384, if k <= 64: a block has all of x in registers, and exchanges maxima and candidates in shared memory.
 //   one cluster   to 512 KiB: 16 blocks exchange maxima, then candidates, through distributed shared memory.
 //   grid          beyond: 132 blocks, cooperative, exchange through L2.
 // The last two are one kernel. A thread keeps the best of its packets, and reads the others again only if the second best reaches
@@ -14,25 +15,28 @@
 // search in shared memory), and block 0 ranks what all have.
 //
 // Bound: N elements read, one launch and two barriers.
-// Measured (H200, 2026-11-23, cold, k = 128, fp32 and bf16): 1024 elements 5.0, 4096 7.0 us (half of what exceeds a launch is comparing),
-// 16384 and 65536 9.0 and 9.5 us, 2^24 27 and 22 us, of which reading takes 15 and 11.
+// Measured (cold, fp32 and bf16): H200, 2026-11-23, k = 128: 1024 elements 5.0, 4096 7.0 us (half of what exceeds a launch is comparing),
+// 16384 and 65536 9.0 and 9.5 us, 2^24 27 and 22 us, of which reading takes 15 and 11. H100, 2026-11-26: one_block at 16384, k = 32, 9.7 and
+// 9.6 us, one cluster 10.9 and 11.0. Lost there: one_block with k = 128, 11.7 for 11.0 and 11.3; at 4096 8.6 and 10.9 with k = 32 and 128 for
+// 8.4: a block alone takes long to rank 150 candidates.
 
 #include "msbench.cuh"
 #include "msbench_cluster.cuh"
-#include "msbench_ordered_keys.cuh"
-#include "msbench_scan.cuh"
 #include "msbench_select.cuh"
+#include "msbench_top_entries.cuh"
 
 namespace {
 
 namespace cg = cooperative_groups;
 
-using Key = msbench::Key;  // ordered value, then ~index
+using msbench::entry_key, msbench::Key, msbench::ordered_value, msbench::packet_max;
 using Packet = msbench::Packet<scalar_t>;
+using Source = msbench::PacketSource<scalar_t>;
+using Output = msbench::TopOutput<scalar_t>;
 
 constexpr int kThreads = msbench::kSelectThreads, kWarps = kThreads / 32, kMaxK = 128;
 constexpr int kPacket = Packet::kSize, kUnroll = 4;
-constexpr int64_t kFew = 4096, kOneClusterBytes = 512 << 10;
+constexpr int64_t kFew = 4096, kInOneBlock = 16384, kFewWanted = 64, kOneClusterBytes = 512 << 10;
 constexpr int kMostBlocks = 132, kMostGroups = 528, kMostSlots = 2112, kRanked = 512;
 
 template <bool kCluster>
@@ -63,95 +67,80 @@ struct Shared {
     int count;
 };
 
-__device__ unsigned ordered(float x) {  // NaNs equal, zeros equal
-    return isnan(x) ? 0xffffffffu : msbench::ordered_key(x + 0.0f);
-}
-
-__device__ Key key_of(unsigned value, unsigned index) {
-    return Key(value) << 32 | unsigned(~index);
-}
-
-// Keys hold no sign of a zero: it is looked up where it lies.
-__device__ void put(Key key, unsigned place, const scalar_t* x, int k, scalar_t* values, int32_t* indices) {
-    if (int(place) >= k) return;
-    const unsigned index = ~unsigned(key);
-    const float value = msbench::value_of_ordered(unsigned(key >> 32));
-    values[place] = value == 0.0f ? x[index] : msbench::from_float<scalar_t>(value);
-    indices[place] = int32_t(index);
-}
-
 template <int kMost>
-__global__ void __launch_bounds__(kThreads) rank_all(const scalar_t* x, scalar_t* values, int32_t* indices, int n, int k) {
+__global__ void __launch_bounds__(kThreads) rank_all(Output out, int n) {
     __shared__ alignas(16) unsigned keys[kMost];
     scalar_t raw[kMost / kThreads];
 #pragma unroll
     for (int i = 0; i < kMost / kThreads; ++i) {
-        if (i * kThreads + threadIdx.x < n) raw[i] = x[i * kThreads + threadIdx.x];
+        if (i * kThreads + threadIdx.x < n) raw[i] = out.x[i * kThreads + threadIdx.x];
     }
 #pragma unroll
     for (int i = 0; i < kMost / kThreads; ++i) {
         const int at = i * kThreads + threadIdx.x;
-        keys[at] = at < n ? ~ordered(msbench::to_float(raw[i])) : msbench::kMissingKey;  // the largest first
+        keys[at] = at < n ? ~ordered_value(msbench::to_float(raw[i])) : msbench::kMissingKey;  // the largest first
     }
     const unsigned place = msbench::rank_among(keys, n), index = blockIdx.x * 32 + threadIdx.x;
-    if (threadIdx.x < 32 && index < n) put(key_of(~keys[index], index), place, x, k, values, indices);
+    if (threadIdx.x < 32 && index < n) out.put(entry_key(~keys[index], index), place);
 }
 
-// The places of keys warp, warp + 32, … of a list among all keys of another.
-__device__ void rank(const Key* list, int count, const Key* all, int total, const scalar_t* x, int k, scalar_t* values,
-                     int32_t* indices) {
-    const int lane = threadIdx.x % 32;
-    for (int c = threadIdx.x / 32; c < count; c += kWarps) {
-        const Key key = list[c];
-        unsigned before = 0;
-#pragma unroll 8
-        for (int i = lane; i < total; i += 32) before += all[i] > key;
-        before = __reduce_add_sync(~0u, before);
-        if (lane == 0) put(key, before, x, k, values, indices);
-    }
-}
+// All of x in the registers of a block, so that nothing is read again: a thread's packets are kThreads apart.
+constexpr int kHeld = int(kInOneBlock) / kPacket / kThreads, kThreadGroups = kThreads / 2;
+static_assert(kHeld * kPacket <= 32);
 
-struct Source {  // x as packets at multiples of 16 bytes; the first and the last may be partial
-    const scalar_t* x;
-    int64_t n;
-    int head;  // elements that the first packet lacks
-    unsigned packets;
-
-    __device__ Packet load(unsigned packet) const {
-        const int64_t first = int64_t(packet) * kPacket - head;
-        if (first >= 0 && first + kPacket <= n) {
-            const uint4 raw = __ldcs(reinterpret_cast<const uint4*>(x + first));
-            return reinterpret_cast<const Packet&>(raw);
-        }
-        Packet some;
-        for (int e = 0; e < kPacket; ++e) {
-            some.lane[e] = first + e >= 0 && first + e < n ? x[first + e] : msbench::from_float<scalar_t>(-INFINITY);
-        }
-        return some;
-    }
+struct OneBlock {
+    Key group[kThreadGroups], list[kHeld * kThreads * kPacket];
+    int count;
 };
 
-__device__ unsigned packet_max(const Packet& packet) {
-#if MSBENCH_BF16
-    const auto pair = reinterpret_cast<const __nv_bfloat162*>(packet.lane);
-    const __nv_bfloat162 most = __hmax2_nan(__hmax2_nan(pair[0], pair[1]), __hmax2_nan(pair[2], pair[3]));
-    return ordered(__bfloat162float(__hmax_nan(most.x, most.y)));
-#else
-    return max(max(ordered(packet.lane[0]), ordered(packet.lane[1])), max(ordered(packet.lane[2]), ordered(packet.lane[3])));
-#endif
-}
-
-// Appends the elements of a packet that reach both bounds: of (value, packet) and of (value, index). Called by whole warps.
-__device__ void append_packet(const Source& source, const Packet& raw, bool wanted, unsigned packet, Key least, Key least_entry,
-                              Key* list, int* count, int room) {
+__global__ void __launch_bounds__(kThreads, 1) one_block(Source source, Output out) {
+    extern __shared__ __align__(16) unsigned char raw_shared[];
+    auto& [group, list, count] = *reinterpret_cast<OneBlock*>(raw_shared);
+    const int t = threadIdx.x, lane = t % 32;
+    Packet raw[kHeld];
 #pragma unroll
-    for (int e = 0; e < kPacket; ++e) {
-        const int64_t index = int64_t(packet) * kPacket - source.head + e;
-        const unsigned value = wanted ? ordered(msbench::to_float(raw.lane[e])) : 0;
-        const Key entry = key_of(value, unsigned(index));
-        const bool there = wanted && index >= 0 && index < source.n;
-        msbench::append(there && key_of(value, packet) >= least && entry >= least_entry, entry, list, count, room);
+    for (int u = 0; u < kHeld; ++u) {
+        if (t + u * kThreads < source.packets) raw[u] = source.load(t + u * kThreads);
     }
+    if (t == 0) count = 0;
+    Key own[kHeld], most = 0;
+#pragma unroll
+    for (int u = 0; u < kHeld; ++u) {
+        own[u] = t + u * kThreads < source.packets ? entry_key(packet_max(raw[u]), t + u * kThreads) : 0;
+        most = max(most, own[u]);
+    }
+    most = max(most, __shfl_down_sync(~0u, most, 16));
+    if (lane < 16) group[t / 32 * 16 + lane] = most;
+    __syncthreads();
+    const Key least = msbench::pivot_bound(group, kThreadGroups, out.k);
+
+    unsigned hits = 0;
+#pragma unroll
+    for (int u = 0; u < kHeld; ++u) {
+        if (own[u] == 0 || own[u] < least) continue;
+#pragma unroll
+        for (int e = 0; e < kPacket; ++e) {
+            const Key key = entry_key(ordered_value(msbench::to_float(raw[u].lane[e])), t + u * kThreads);
+            hits |= key >= least && source.has(source.index_of(t + u * kThreads, e)) ? 1u << (u * kPacket + e) : 0;
+        }
+    }
+    if (__any_sync(~0u, hits != 0)) {
+        const int mine = __popc(hits), through = msbench::warp_inclusive(mine);
+        int at = 0;
+        if (lane == 31) at = atomicAdd(&count, through);
+        at = __shfl_sync(~0u, at, 31) + through - mine;
+#pragma unroll
+        for (int u = 0; u < kHeld; ++u) {
+#pragma unroll
+            for (int e = 0; e < kPacket; ++e) {
+                const unsigned index = unsigned(source.index_of(t + u * kThreads, e));
+                if (hits >> (u * kPacket + e) & 1) list[at++] = entry_key(ordered_value(msbench::to_float(raw[u].lane[e])), index);
+            }
+        }
+    }
+    __syncthreads();
+    if (count > kRanked) msbench::shrink(list, &count, out.k, kRanked);
+    out.rank(list, count, list, count);
 }
 
 template <bool kCluster>
@@ -168,7 +157,7 @@ __device__ void all_blocks_meet() {
 
 template <bool kCluster>
 __global__ void __launch_bounds__(kThreads, 1)
-    select(Source source, scalar_t* values, int32_t* indices, int k, int steps, Workspace* work) {
+    select(Source source, Output out, int steps, Workspace* work) {
     using P = Plan<kCluster>;
     extern __shared__ __align__(16) unsigned char raw_shared[];
     Shared<kCluster>& shared = *reinterpret_cast<Shared<kCluster>*>(raw_shared);
@@ -199,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, 1)
             }
         }
     }
-    const Key own = best ? key_of(best, best_packet) : 0;
+    const Key own = best ? entry_key(best, best_packet) : 0;
 
     Key most = own;
 #pragma unroll
@@ -217,10 +206,10 @@ __global__ void __launch_bounds__(kThreads, 1)
         if (threadIdx.x < kAllGroups) board.group[threadIdx.x] = work->board.group[threadIdx.x];
         __syncthreads();
     }
-    const Key least = msbench::pivot_bound(board.group, kAllGroups, k);
+    const Key least = msbench::pivot_bound(board.group, kAllGroups, out.k);
 
-    const bool hit = own != 0 && own >= least, more = hit && second != 0 && key_of(second, second_packet) >= least;
-    if (__any_sync(~0u, hit)) append_packet(source, best_raw, hit, best_packet, least, 0, list, &count, P::kList);
+    const bool hit = own != 0 && own >= least, more = hit && second != 0 && entry_key(second, second_packet) >= least;
+    if (__any_sync(~0u, hit)) msbench::append_packet(source, best_raw, hit, best_packet, least, 0, list, &count, P::kList);
     for (unsigned hits = __ballot_sync(~0u, more); hits; hits &= hits - 1) {  // a warp reads what one of its lanes has read
         const int who = __ffs(hits) - 1;
         const unsigned known = __shfl_sync(~0u, best_packet, who);
@@ -229,7 +218,7 @@ __global__ void __launch_bounds__(kThreads, 1)
             const bool wanted = step < steps && packet < source.packets && packet != known;
             Packet raw;
             if (wanted) raw = source.load(packet);
-            append_packet(source, raw, wanted, packet, least, 0, list, &count, P::kList);
+            msbench::append_packet(source, raw, wanted, packet, least, 0, list, &count, P::kList);
         }
     }
     __syncthreads();
@@ -243,12 +232,12 @@ __global__ void __launch_bounds__(kThreads, 1)
             Packet raw;
             if (wanted) raw = source.load(packet);
             __syncthreads();
-            append_packet(source, raw, wanted, packet, least, least_entry, list, &count, P::kList);
+            msbench::append_packet(source, raw, wanted, packet, least, least_entry, list, &count, P::kList);
             __syncthreads();
-            if (count > P::kList - kThreads * kPacket) least_entry = max(least_entry, msbench::shrink(list, &count, k, kMaxK));
+            if (count > P::kList - kThreads * kPacket) least_entry = max(least_entry, msbench::shrink(list, &count, out.k, kMaxK));
         }
     }
-    msbench::shrink(list, &count, k, kMaxK);
+    msbench::shrink(list, &count, out.k, kMaxK);
     const int found = count;
     if (threadIdx.x < found) work->list[block][threadIdx.x] = list[threadIdx.x];
     if (warp < P::kCopies && lane < P::kSlots) {
@@ -265,15 +254,15 @@ __global__ void __launch_bounds__(kThreads, 1)
             for (int i = threadIdx.x; i < kAllSlots; i += kThreads) board.slot[i] = work->board.slot[i];
             __syncthreads();
         }
-        rank(list, found, board.slot, kAllSlots, source.x, k, values, indices);
+        out.rank(list, found, board.slot, kAllSlots);
     } else if (block == 0) {
         if (threadIdx.x == 0) count = 0;
         __syncthreads();
         for (int other = warp; other < P::kBlocks; other += kWarps) {
             for (int i = lane; i < kMaxK; i += 32) msbench::append(i < seen.found[other], work->list[other][i], list, &count, P::kList);
         }
-        msbench::shrink(list, &count, k, kRanked);
-        rank(list, count, list, count, source.x, k, values, indices);
+        msbench::shrink(list, &count, out.k, kRanked);
+        out.rank(list, count, list, count);
     }
 }
 
@@ -285,19 +274,22 @@ extern "C" size_t top_k_workspace(int64_t N, int64_t) {
 
 extern "C" cudaError_t top_k(const scalar_t* x, scalar_t* values, int32_t* indices, int64_t N, int64_t k, void* workspace, size_t,
                              cudaStream_t stream) {
+    const Output out = {x, values, indices, int(k)};
     if (N <= kFew) {
         const auto kernel = N <= kThreads ? rank_all<kThreads> : rank_all<kFew>;
-        kernel<<<unsigned(msbench::ceil_div(N, 32)), kThreads, 0, stream>>>(x, values, indices, int(N), int(k));
+        kernel<<<unsigned(msbench::ceil_div(N, 32)), kThreads, 0, stream>>>(out, int(N));
         return cudaGetLastError();
     }
     Workspace* const work = static_cast<Workspace*>(workspace);
-    const int head = int(reinterpret_cast<uintptr_t>(x) % 16 / sizeof(scalar_t));
-    const Source source = {x, N, head, unsigned(msbench::ceil_div(head + N, kPacket))};
+    const Source source(x, N);
+    if (k <= kFewWanted && source.packets <= kHeld * kThreads) {
+        return msbench::Launch(1, kThreads, stream).shared(sizeof(OneBlock))(one_block, source, out);
+    }
     const bool cluster = N * int64_t(sizeof(scalar_t)) <= kOneClusterBytes;
     const int blocks = cluster ? Plan<true>::kBlocks : Plan<false>::kBlocks;
     const int steps = int(msbench::ceil_div(source.packets, blocks * kThreads));
     msbench::Launch launch(blocks, kThreads, stream);
     launch.shared(cluster ? sizeof(Shared<true>) : sizeof(Shared<false>));
-    if (cluster) return msbench::launch_clusters(blocks, launch, select<true>, source, values, indices, int(k), steps, work);
-    return launch.cooperative()(select<false>, source, values, indices, int(k), steps, work);
+    if (cluster) return msbench::launch_clusters(blocks, launch, select<true>, source, out, steps, work);
+    return launch.cooperative()(select<false>, source, out, steps, work);
 }
