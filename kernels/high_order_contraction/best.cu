@@ -1,17 +1,17 @@
 // C[a,b,c] = sum over x, y of A[a,x,b,y] B[x,c,y]: the product of a matrix with rows (a, b) and one with columns c, both with k = (x, y).
 //
-// Idea: a row's elements lie in runs of y, and nothing has to be permuted. In fp32 the split into two fp16 parts
-// (msbench_split_product.cuh) reads them from where they are. In bf16 TMA makes panels of them (`runs`): a box for each x, with rows of
-// y, which wgmma reads in the swizzle of that size, so that the product is that of msbench_tiles.cuh. Other y than 16, 32, 64, and rows
-// that make no whole boxes (`packed`): a first kernel writes rows one after another; with y = 8 that takes 15.6 us where boxes of
-// 16-byte rows take 25.3. Small products are plain arithmetic in one launch (msbench_small_product.cuh), in fp32 also larger ones with K up to
-// 256, up to 2^29 multiply-adds, where y is a multiple of four (msbench_short_sums.cuh).
+// Idea: a row's elements lie in runs of y, and nothing has to be permuted: tensor cores may be given k in any order, a thread's 16-byte packet as it
+// lies. Where runs are whole packets, small products come straight from registers (msbench_few_rows.cuh).
 //
-// Measured (H200, 2026-11-23, cold): bf16 85 us for 512 x 256 x 256, 16 x 32 (packed 128), fp32 404. Short sums (November 2026): 10.0 us for
-// 128 x 128 x 64, 8 x 8 (split 20.0), 23.4 with 16 x 16 (29.5), 48.0 for 256 x 256 x 128, 8 x 8 (49.0); with 16 x 16 they would lose, 149 to 100.
+// Longer ones in bf16: TMA makes panels of runs (`runs`): a box for each x, with rows of y, which wgmma reads in the swizzle of that size, so that the
+// product is that of msbench_tiles.cuh. Other y than 16, 32, 64, and rows that make no whole boxes (`packed`): a first kernel writes rows one
+// after another. fp32: the split into two fp16 parts (msbench_split_product.cuh) reads runs from where they are; with K up to 256 and up to 2^29
+// multiply-adds plain arithmetic (msbench_short_sums.cuh). What is small and has no packets is plain arithmetic in one launch
+// (msbench_small_product.cuh).
 //
-// Bound (512 x 256 x 256, 16 x 32): bf16 201 MB, 47 us, or 44 us of flops. fp32 0.8 GB, 190 us, and 6 flops for 2, 129 us.
+// Bound (512 x 256 x 256, 16 x 32): bf16 201 MB, 47 us on an H200 and 67 on an H100, or 44 us of flops. fp32 0.8 GB, 190 us, and 6 flops for 2, 129 us.
 #include "msbench_divisor.cuh"
+#include "msbench_few_rows.cuh"
 #include "msbench_small_product.cuh"
 #if MSBENCH_BF16
 #include "msbench_tile_product.cuh"
@@ -25,7 +25,7 @@ namespace {
 using namespace msbench;
 
 constexpr int64_t kSmall = int64_t(sizeof(scalar_t) == 2 ? 1 : 8) << 22;  // multiply-adds up to which plain arithmetic is faster
-constexpr int kPackThreads = 256;
+constexpr int64_t kFew = int64_t(1) << 25;                                // and those straight from registers
 
 // Element (n, k) of either factor: n = (outer, inner), k = (x, y).
 struct Factor {
@@ -47,6 +47,8 @@ struct Turned {
 };
 
 #if MSBENCH_BF16
+
+constexpr int kPackThreads = 256;
 
 int64_t pitch_of(int64_t K) {
     return ceil_div(K, 8) * 8;
@@ -186,6 +188,16 @@ size_t product_bytes(int64_t M, int64_t N, int64_t K) {
 
 #endif
 
+// Whether lines are runs of whole packets, which need no copy.
+bool in_packets(const Factor& left, const Factor& right) {
+    return left.y.d % Packet<scalar_t>::kSize == 0 && packets_allowed(left.data, right.data);
+}
+
+RunFactor<scalar_t> runs_of(const Factor& f) {
+    constexpr int kPacket = Packet<scalar_t>::kSize;
+    return {f.data, f.outer_step, int(f.x_step), f.count, f.K / kPacket, f.inner, Divisor(f.y.d / kPacket)};
+}
+
 bool small(int64_t a, int64_t b, int64_t c, int64_t x, int64_t y) {
     return c <= 16 || a * b * c * x * y <= kSmall;
 }
@@ -200,6 +212,10 @@ extern "C" cudaError_t high_order_contraction(const scalar_t* A, const scalar_t*
                                               int64_t y, void* workspace, size_t, cudaStream_t stream) {
     const Factor left{A, x * b * y, b * y, int(a * b), int(x * y), Divisor(uint32_t(b)), Divisor(uint32_t(y))};
     const Factor right{B, 0, c * y, int(c), int(x * y), Divisor(uint32_t(c)), Divisor(uint32_t(y))};
+    if (in_packets(left, right)) {
+        const RunFactor<scalar_t> l = runs_of(left), r = runs_of(right);
+        if (a * b * c * x * y <= kFew) return few_rows::launch(l, r, C, stream);
+    }
     if (small(a, b, c, x, y)) return multiply_small(left, Turned{right}, C, c, a * b, c, x * y, false, stream);
     return multiply(left, right, C, workspace, stream);
 }

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from msbench import resources
 from tests.kernels.building import called
+from tests.kernels.hopper import soft_headers
 
 SOURCE = """
 #include <msbench_split_tiles.cuh>
@@ -67,25 +65,10 @@ EXPORTED run(const float* A, const float* B, float* C, int64_t M, int64_t N, int
 }
 """
 
-SAME = {
-    "cvt.rn.bf16x2.f32": "const __nv_bfloat162 two = __floats2bfloat162_rn(a, b); parts[p][i] = reinterpret_cast<const unsigned&>(two);",
-    "red.relaxed.gpu.global.add.v2.f32": "atomicAdd(to + column, x), atomicAdd(to + column + 1, y);",
-}
-"""Instructions that the emulator lacks, and what does the same."""
-
 
 @pytest.fixture(scope="module")
 def include(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shared headers, but for those with Hopper's instructions."""
-    folder = tmp_path_factory.mktemp("include")
-    for header in resources.include_dir().glob("*.cuh"):
-        text = header.read_text("utf-8")
-        for instruction, instead in SAME.items():
-            text = re.sub(rf'asm[ \w]*\("{re.escape(instruction)}.*$', instead, text, flags=re.MULTILINE)
-        (folder / header.name).write_text(text, "utf-8")
-    for header in (Path(__file__).parent / "soft_hopper").iterdir():
-        shutil.copyfile(header, folder / header.name)
-    return folder
+    return soft_headers(tmp_path_factory.mktemp("include"))
 
 
 def product(include: Path, A: Any, B: Any, slices: int) -> Any:

@@ -1,7 +1,10 @@
-// Types of kernels/include/msbench_mma.cuh, without its instructions.
+// mma.sync for the emulator, exact but for the last rounding: what msbench_few_rows.cuh uses of kernels/include/msbench_mma.cuh.
 #pragma once
 
 #include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstring>
 
 namespace msbench {
 
@@ -11,6 +14,38 @@ using SharedAddress = unsigned;
 
 inline SharedAddress shared_address(const void* p) {
     return SharedAddress(__cvta_generic_to_shared(p));
+}
+
+inline double soft_number(uint16_t bits, bool bf16) {
+    float x;
+    if (bf16) {
+        const uint32_t word = uint32_t(bits) << 16;
+        std::memcpy(&x, &word, 4);
+        return x;
+    }
+    _Float16 half;
+    std::memcpy(&half, &bits, 2);
+    return float(half);
+}
+
+// Number k of 16 that four neighbouring lanes hold in pairs, lane q numbers 2 q, 2 q + 1 in `first` and 8 further in `second`.
+inline double soft_of_lanes(unsigned first, unsigned second, int lane0, int k, bool bf16) {
+    const unsigned word = __shfl_sync(0xffffffffu, k < 8 ? first : second, lane0 + k % 8 / 2);
+    return soft_number(uint16_t(word >> k % 2 * 16), bf16);
+}
+
+template <MmaType kType>
+inline void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    const int lane = threadIdx.x % 32;
+    double sums[4];
+    for (int i = 0; i < 4; ++i) sums[i] = d[i];
+    for (int k = 0; k < 16; ++k) {
+        for (int i = 0; i < 4; ++i) {
+            const double x = soft_of_lanes(a[i / 2], a[2 + i / 2], lane / 4 * 4, k, kType == MmaType::kBf16);
+            sums[i] += x * soft_of_lanes(b0, b1, (lane % 4 * 2 + i % 2) * 4, k, kType == MmaType::kBf16);
+        }
+    }
+    for (int i = 0; i < 4; ++i) d[i] = float(sums[i]);
 }
 
 }  // namespace msbench

@@ -20,6 +20,8 @@ struct SoftMma {
     float* sums;
     uint64_t a, b;
     bool keep, bf16;
+    int columns = 128;
+    const unsigned* rows = nullptr;  // A in registers
 };
 struct SoftPending {
     int count;
@@ -28,18 +30,6 @@ struct SoftPending {
 inline SoftPending& soft_pending() {  // of this thread of the block
     static thread_local SoftPending* all = new SoftPending[1024]();
     return all[threadIdx.x];
-}
-
-inline double soft_number(uint16_t bits, bool bf16) {
-    float x;
-    if (bf16) {
-        const uint32_t word = uint32_t(bits) << 16;
-        std::memcpy(&x, &word, 4);
-        return x;
-    }
-    _Float16 half;
-    std::memcpy(&half, &bits, 2);
-    return float(half);
 }
 
 inline float soft_truncated(double x) {
@@ -58,9 +48,11 @@ inline __attribute__((noinline)) void soft_multiply(const SoftMma& mma) {
     };
     double a[2][kMmaK], b[kMmaK];
     for (int h = 0; h < 2; ++h) {
-        for (int k = 0; k < kMmaK; ++k) a[h][k] = at(mma.a, warp * 16 + 8 * h + lane / 4, k);
+        for (int k = 0; k < kMmaK; ++k) {
+            a[h][k] = mma.rows ? soft_of_lanes(mma.rows[h], mma.rows[2 + h], lane / 4 * 4, k, mma.bf16) : at(mma.a, warp * 16 + 8 * h + lane / 4, k);
+        }
     }
-    for (int column = 0; column < 32; ++column) {  // of the thread's
+    for (int column = 0; column < mma.columns / 4; ++column) {  // of the thread's
         for (int k = 0; k < kMmaK; ++k) b[k] = at(mma.b, column / 2 * 8 + lane % 4 * 2 + column % 2, k);
         for (int h = 0; h < 2; ++h) {
             float& sum = mma.sums[column / 2 * 4 + 2 * h + column % 2];
@@ -83,6 +75,8 @@ inline void mma_wait() {
 }
 template <int kCount>
 inline void hold(float (&)[kCount]) {}
+template <int kCount>
+inline void hold(unsigned (&)[kCount]) {}
 
 template <MmaType kType>
 inline void multiply_add(float (&sums)[64], uint64_t a, uint64_t b, bool keep = true) {
