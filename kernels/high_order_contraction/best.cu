@@ -1,9 +1,10 @@
 // C[a,b,c] = sum over x, y of A[a,x,b,y] B[x,c,y]: the product of a matrix with rows (a, b) and one with columns c, both with k = (x, y).
 //
 // Idea: a row's elements lie in runs of y, and nothing has to be permuted: tensor cores may be given k in any order, a thread's 16-byte packet as it
-// lies. Where runs are whole packets, small products come straight from registers (msbench_few_rows.cuh).
+// lies. Where runs are whole packets, small products come straight from registers (msbench_few_rows.cuh), and in bf16, with K up to 512 and more,
+// B stays in shared memory while A streams through registers (msbench_row_stream.cuh).
 //
-// Longer ones in bf16: TMA makes panels of runs (`runs`): a box for each x, with rows of y, which wgmma reads in the swizzle of that size, so that the
+// Longer K in bf16: TMA makes panels of runs (`runs`): a box for each x, with rows of y, which wgmma reads in the swizzle of that size, so that the
 // product is that of msbench_tiles.cuh. Other y than 16, 32, 64, and rows that make no whole boxes (`packed`): a first kernel writes rows one
 // after another. fp32: the split into two fp16 parts (msbench_split_product.cuh) reads runs from where they are; with K up to 256 and up to 2^29
 // multiply-adds plain arithmetic (msbench_short_sums.cuh). What is small and has no packets is plain arithmetic in one launch
@@ -14,6 +15,7 @@
 #include "msbench_few_rows.cuh"
 #include "msbench_small_product.cuh"
 #if MSBENCH_BF16
+#include "msbench_row_stream.cuh"
 #include "msbench_tile_product.cuh"
 #else
 #include "msbench_short_sums.cuh"
@@ -215,6 +217,9 @@ extern "C" cudaError_t high_order_contraction(const scalar_t* A, const scalar_t*
     if (in_packets(left, right)) {
         const RunFactor<scalar_t> l = runs_of(left), r = runs_of(right);
         if (a * b * c * x * y <= kFew) return few_rows::launch(l, r, C, stream);
+#if MSBENCH_BF16
+        if (row_stream::fits(l, r)) return row_stream::launch(l, r, C, stream);
+#endif
     }
     if (small(a, b, c, x, y)) return multiply_small(left, Turned{right}, C, c, a * b, c, x * y, false, stream);
     return multiply(left, right, C, workspace, stream);

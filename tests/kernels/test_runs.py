@@ -13,8 +13,14 @@ from tests.kernels.hopper import soft_headers
 
 SOURCE = """
 #include <msbench_few_rows.cuh>
+#include <msbench_row_stream.cuh>
 
 using namespace msbench;
+
+cudaError_t stream(const RunFactor<float>&, const RunFactor<float>&, float*) { return cudaErrorNotSupported; }
+cudaError_t stream(const RunFactor<__nv_bfloat16>& A, const RunFactor<__nv_bfloat16>& B, __nv_bfloat16* C) {
+    return row_stream::launch(A, B, C, nullptr);
+}
 
 // A is [outer, x, inner, y], B is [x, columns, y].
 EXPORTED run(scalar_t* A, scalar_t* B, scalar_t* C, int64_t outer, int64_t inner, int64_t columns, int64_t x, int64_t y, int64_t few) {
@@ -24,7 +30,7 @@ EXPORTED run(scalar_t* A, scalar_t* B, scalar_t* C, int64_t outer, int64_t inner
                                    Divisor(uint32_t(y / kPacket))};
     };
     const auto a = runs(A, outer, inner), b = runs(B, 1, columns);
-    return few ? few_rows::launch(a, b, C, nullptr) : cudaErrorNotSupported;
+    return few ? few_rows::launch(a, b, C, nullptr) : stream(a, b, C);
 }
 """
 
@@ -57,7 +63,7 @@ def numbers(seed: int, *shape: int) -> Any:
 SHAPES = [(1, 8, 16, 1, 8), (3, 50, 70, 5, 16), (2, 33, 130, 3, 40), (5, 7, 9, 17, 8), (70, 4, 20, 2, 64)]
 
 
-@pytest.mark.parametrize(("few", "scalar"), [(True, "float"), (True, "__nv_bfloat16")])
+@pytest.mark.parametrize(("few", "scalar"), [(True, "float"), (True, "__nv_bfloat16"), (False, "__nv_bfloat16")])
 @pytest.mark.parametrize(("outer", "inner", "columns", "x", "y"), SHAPES)
 def test_usual_numbers(
     include: Path, scalar: str, few: bool, outer: int, inner: int, columns: int, x: int, y: int
