@@ -1,16 +1,20 @@
 // C[a,b,c] = sum over x, y of A[a,x,b,y] B[x,c,y]: the product of a matrix with rows (a, b) and one with columns c, both with k = (x, y).
 //
 // Idea: a row's elements lie in runs of y, and nothing has to be permuted: tensor cores may be given k in any order, a thread's 16-byte packet as it
-// lies. Where runs are whole packets, small products come straight from registers (msbench_few_rows.cuh), and in bf16, with K up to 512 and more,
-// B stays in shared memory while A streams through registers (msbench_row_stream.cuh).
+// lies. Where runs are whole packets, small products come straight from registers (msbench_few_rows.cuh), and with K up to 512 and more, B
+// stays in shared memory while A streams through registers: in bf16 by msbench_row_stream.cuh, in fp32 by msbench_split_stream.cuh.
 //
-// Longer K in bf16: TMA makes panels of runs (`runs`): a box for each x, with rows of y, which wgmma reads in the swizzle of that size, so that the
-// product is that of msbench_tiles.cuh. Other y than 16, 32, 64, and rows that make no whole boxes (`packed`): a first kernel writes rows one
-// after another. fp32: the split into two fp16 parts (msbench_split_product.cuh) reads runs from where they are; with K up to 256 and up to 2^29
-// multiply-adds plain arithmetic (msbench_short_sums.cuh). What is small and has no packets is plain arithmetic in one launch
-// (msbench_small_product.cuh).
+// Longer K: in fp32 the split into two fp16 parts (msbench_split_product.cuh) reads runs from where they are; in bf16 TMA makes panels of them
+// (`runs`): a box for each x, with rows of y, which wgmma reads in the swizzle of that size, so that the product is that of msbench_tiles.cuh.
+// Other y than 16, 32, 64, and rows that make no whole boxes (`packed`): a first kernel writes rows one after another. What is small and
+// has no packets is plain arithmetic in one launch (msbench_small_product.cuh).
 //
-// Bound (512 x 256 x 256, 16 x 32): bf16 201 MB, 47 us on an H200 and 67 on an H100, or 44 us of flops. fp32 0.8 GB, 190 us, and 6 flops for 2, 129 us.
+// Measured (H100, 2026-11-26, cold; before): bf16 79.1 us (102) for 512 x 256 x 256, 16 x 32; 23.5 (35.0) for 256 x 256 x 128, 16 x 16, and 15.6 (17.1)
+// with 8 x 8; fp32 307 (430), 50 to 54 (120), 30 to 31 (49.9). 64 x 32 x 48, 16 x 16: bf16 7.7 (8.4), fp32 10.8 (15.2). In fp32 plain arithmetic
+// (msbench_short_sums.cuh) stays where K is 64 at most and products are few: 11.6 for 128 x 128 x 64, 8 x 8, streamed 12.4; 256 x 128 x 64: 17.7, 15.8.
+//
+// Bound (512 x 256 x 256, 16 x 32): bf16 201 MB, 47 us on an H200 and 67 on an H100, or 44 us of flops. fp32 402 MB, 94 and 133 us, or 129 us of
+// flops, 6 for 2; each of four blocks splits all of A again for its 64 columns, which may be what is above that (not profiled).
 #include "msbench_divisor.cuh"
 #include "msbench_few_rows.cuh"
 #include "msbench_small_product.cuh"
@@ -20,11 +24,17 @@
 #else
 #include "msbench_short_sums.cuh"
 #include "msbench_split_product.cuh"
+#include "msbench_split_stream.cuh"
 #endif
 
 namespace {
 
 using namespace msbench;
+#if MSBENCH_BF16
+namespace streaming = row_stream;
+#else
+namespace streaming = split_stream;
+#endif
 
 constexpr int64_t kSmall = int64_t(sizeof(scalar_t) == 2 ? 1 : 8) << 22;  // multiply-adds up to which plain arithmetic is faster
 constexpr int64_t kFew = int64_t(1) << 25;                                // and those straight from registers
@@ -172,12 +182,10 @@ cudaError_t multiply(const Factor& left, const Factor& right, scalar_t* C, void*
 #else
 
 bool short_sums_pay(const Factor& left, const Factor& right) {
-    const bool few = left.K <= 256 && int64_t(left.count) * right.count * left.K <= int64_t(1) << 29;
-    return few && left.y.d % 4 == 0 && packets_allowed(left.data, right.data);
+    return left.K <= 64 && int64_t(left.count) * right.count * left.K <= int64_t(1) << 26;
 }
 
 cudaError_t multiply(const Factor& left, const Factor& right, scalar_t* C, void* workspace, cudaStream_t stream) {
-    if (short_sums_pay(left, right)) return short_sums::launch(left, right, C, stream);
     const auto lines = [](const Factor& f) {
         return Lines{f.data, f.count, f.K, int(f.inner.d), int(f.y.d), f.outer_step, f.y.d, f.x_step, 1};
     };
@@ -217,9 +225,10 @@ extern "C" cudaError_t high_order_contraction(const scalar_t* A, const scalar_t*
     if (in_packets(left, right)) {
         const RunFactor<scalar_t> l = runs_of(left), r = runs_of(right);
         if (a * b * c * x * y <= kFew) return few_rows::launch(l, r, C, stream);
-#if MSBENCH_BF16
-        if (row_stream::fits(l, r)) return row_stream::launch(l, r, C, stream);
+#if !MSBENCH_BF16
+        if (short_sums_pay(left, right)) return short_sums::launch(left, right, C, stream);
 #endif
+        if (streaming::fits(l, r)) return streaming::launch(l, r, C, stream);
     }
     if (small(a, b, c, x, y)) return multiply_small(left, Turned{right}, C, c, a * b, c, x * y, false, stream);
     return multiply(left, right, C, workspace, stream);

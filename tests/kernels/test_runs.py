@@ -14,10 +14,11 @@ from tests.kernels.hopper import soft_headers
 SOURCE = """
 #include <msbench_few_rows.cuh>
 #include <msbench_row_stream.cuh>
+#include <msbench_split_stream.cuh>
 
 using namespace msbench;
 
-cudaError_t stream(const RunFactor<float>&, const RunFactor<float>&, float*) { return cudaErrorNotSupported; }
+cudaError_t stream(const RunFactor<float>& A, const RunFactor<float>& B, float* C) { return split_stream::launch(A, B, C, nullptr); }
 cudaError_t stream(const RunFactor<__nv_bfloat16>& A, const RunFactor<__nv_bfloat16>& B, __nv_bfloat16* C) {
     return row_stream::launch(A, B, C, nullptr);
 }
@@ -63,7 +64,8 @@ def numbers(seed: int, *shape: int) -> Any:
 SHAPES = [(1, 8, 16, 1, 8), (3, 50, 70, 5, 16), (2, 33, 130, 3, 40), (5, 7, 9, 17, 8), (70, 4, 20, 2, 64)]
 
 
-@pytest.mark.parametrize(("few", "scalar"), [(True, "float"), (True, "__nv_bfloat16"), (False, "__nv_bfloat16")])
+@pytest.mark.parametrize("few", [False, True])
+@pytest.mark.parametrize("scalar", ["float", "__nv_bfloat16"])
 @pytest.mark.parametrize(("outer", "inner", "columns", "x", "y"), SHAPES)
 def test_usual_numbers(
     include: Path, scalar: str, few: bool, outer: int, inner: int, columns: int, x: int, y: int
@@ -71,7 +73,7 @@ def test_usual_numbers(
     check(include, scalar, numbers(1, outer, x, inner, y), numbers(2, x, columns, y), few)
 
 
-@pytest.mark.parametrize("few", [True])
+@pytest.mark.parametrize("few", [False, True])
 def test_numbers_that_are_not_finite_and_lines_whose_numbers_lie_far_apart(include: Path, few: bool) -> None:
     A, B = numbers(3, 3, 5, 50, 20), numbers(4, 5, 30, 20)
     A[0, 4, 3, 19], A[1, 0, 7, 0], A[2, 2, 49, 3] = np.inf, -np.inf, np.nan
@@ -86,3 +88,12 @@ def test_numbers_that_are_not_finite_and_lines_whose_numbers_lie_far_apart(inclu
     check(include, "float", A, B, few)
     A *= np.exp2(np.random.default_rng(7).uniform(-60, 60, A.shape)).astype(np.float32)
     check(include, "float", A, B, few)
+
+
+@pytest.mark.parametrize("large", [2.0**70, 2.0**82, 1e30])
+def test_a_large_number_that_meets_zeros_hides_none(include: Path, large: float) -> None:
+    A, B = np.zeros((1, 2, 8, 8), np.float32), np.zeros((2, 8, 8), np.float32)
+    A[..., 0, :, 0], A[..., 0, :, 1], B[0, :, 1], B[0, :, 2] = large, 1, 1, large
+    check(include, "float", A, B, False)
+    A[..., 0, :, 1] = 1e-30
+    check(include, "float", A, B, False)
