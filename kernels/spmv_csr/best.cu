@@ -18,10 +18,11 @@
 // traffic each where x misses L1 (165·10⁹ a second, measured: 203 us at 2²⁵), and the sectors of the entries on top.
 // Measured (H200, 2026-11-23): large 250 us (bf16 238); with 8 lanes 257 (244), 4 lanes 269 (258), by single entries 282
 // (257), and 308 when those passed L1: neighbours share sectors. 128 blocks for very long rows instead of 32 cost 0.7 us
-// at 2¹⁴ and 2¹⁵ rows, twice the lanes 1 us at 2¹³ and 2¹⁴, eight entries under way and fewer blocks 0.6 us at 2¹⁰ to 2¹².
+// at 2¹⁴ and 2¹⁵ rows, eight entries under way and fewer blocks 0.6 us at 2¹⁰ to 2¹².
 // 2¹⁵ rows, 2026-11-24, where an empty call takes 2.8 us: skewed 13.9 us by `multiply` (bf16 13.2) and 9.4 (9.3) by `shares`; even
 // 7.7 (7.0) and 8.5 (7.9). 10007 rows: skewed 12.2 (12.8) and 9.9 (9.4), even 7.9 (7.2) and 8.7 (8.2). 2¹⁴ rows: skewed 10.5 and 9.1, even
 // 6.9 and 7.7.
+// H100, 2026-11-26: 2¹⁴ rows 8.7 us with 8 lanes, 8.4 with 16; 2¹² 7.4 with 32, 7.3 with 16.
 
 #include <algorithm>
 
@@ -248,7 +249,7 @@ extern "C" cudaError_t spmv_csr(const scalar_t* values, const int32_t* col_indic
     const Matrix A = {values, col_indices, row_offsets, int(rows), int(nnz), 0, 0, 0, 0};
     const int64_t mean = msbench::ceil_div(nnz, rows);
     int lanes = 2;
-    while (lanes < 32 && (lanes * kFlight < mean || (lanes < mean && 4 * lanes * rows <= kResident))) lanes *= 2;
+    while (lanes < 32 && (lanes * kFlight < mean || (2 * lanes <= mean && 2 * lanes * rows <= kResident))) lanes *= 2;
     if (nnz >= kManyEntries && mean >= 24 && mean <= 128 && msbench::fours_allowed(col_indices, values)) {
         launch<16, true>(A, x, y, workspace, stream);
     } else if (lanes == 2) {
