@@ -1,21 +1,23 @@
 // y = A x with A in ELL.
 //
-// Idea: kLanes threads share a row; every thread has kFlight entries under way, columns and values at once, since in this
-// format nobody has to ask first where a row begins. Padding is skipped by its column, after its (random) value was loaded:
-// waiting for the column would cost more than the bytes. Columns and values pass L1, which is left to x. Where rows are
-// multiples of four and aligned, a load takes four entries.
+// Plans, by size:
+// - `walk` (msbench_ell_walk.cuh) from 2²³ entries on, in fours: blocks that stay, and clusters of them that hold part of x.
+// - `groups`, `blocks`, else: kLanes threads or a block share a row; every thread has kFlight entries under way, columns and values at
+//   once, since in this format nobody has to ask first where a row begins. Where rows are multiples of four and aligned, and fill the GPU,
+//   a load takes four entries.
 //
-// Bound: paper sizes are a launch and two trips to memory (entries, then x), ≈ 5 us. Large: not the 8 or 6 bytes an entry
-// but the gathers, 32 bytes of L2 traffic each: 165·10⁹ a second when x is 0.5 to 2 MiB (measured), 203 us at 2²⁵.
-// Plans, by width and rows (modelled): fours of entries once they fill the GPU, else one entry a load, a warp or less a row
-// while that has all of a row in flight, then a block a row.
+// Padding is skipped by its column, after its (random) value was loaded: waiting for the column would cost more than the bytes.
+//
+// Bound: paper sizes are a launch and two trips to memory (entries, then x), ≈ 5 us. Large: the gathers that L2 answers,
+// 165·10⁹ a second (measured), 203 us at 2²⁵ if it answers all.
 
-#include "msbench_entries.cuh"
+#include "msbench_ell_walk.cuh"
 
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kResident = 132 * 2048;  // threads that the GPU runs at a time
+constexpr int64_t kResident = 132 * 2048;      // threads that the GPU runs at a time
+constexpr int64_t kManyEntries = 1 << 23;
 
 __device__ float product(int32_t column, float value, const scalar_t* x, float sum) {
     return column >= 0 ? fmaf(value, msbench::to_float(__ldg(x + column)), sum) : sum;
@@ -75,34 +77,51 @@ __global__ void __launch_bounds__(kBlock)
     if (threadIdx.x == 0) y[blockIdx.x] = msbench::from_float<scalar_t>(total);
 }
 
+struct Ell {
+    const scalar_t* values;
+    const int32_t* col_ids;
+    const scalar_t* x;
+    scalar_t* y;
+    int64_t rows, cols, w;
+    cudaStream_t stream;
+};
+
 template <int kLanes, int kFlight, bool kFours = false>
-void launch(const scalar_t* values, const int32_t* col_ids, const scalar_t* x, scalar_t* y, int64_t rows, int64_t w,
-            cudaStream_t stream) {
-    const unsigned count = unsigned(msbench::ceil_div(rows * kLanes, kThreads));
-    groups<kLanes, kFlight, kFours><<<count, kThreads, 0, stream>>>(values, col_ids, x, y, rows, int(w));
+cudaError_t launch(const Ell& A) {
+    const unsigned count = unsigned(msbench::ceil_div(A.rows * kLanes, kThreads));
+    groups<kLanes, kFlight, kFours><<<count, kThreads, 0, A.stream>>>(A.values, A.col_ids, A.x, A.y, A.rows, int(A.w));
+    return cudaGetLastError();
+}
+
+template <int kLanes>
+cudaError_t launch_walk(const Ell& A) {
+    const msbench::EllMatrix matrix = {A.values, A.col_ids, int(A.rows), int(A.w)};
+    if (msbench::vector_bytes(A.cols) <= msbench::kHeldBytes) return msbench::multiply_by_walking<kLanes, 1>(matrix, A.x, A.y, A.cols, A.stream);
+    return msbench::multiply_by_walking<kLanes, msbench::kVectorCluster>(matrix, A.x, A.y, A.cols, A.stream);
 }
 
 }  // namespace
 
 extern "C" cudaError_t spmv_ell(const scalar_t* values, const int32_t* col_ids, const scalar_t* x, scalar_t* y,
-                                int64_t rows, int64_t, int64_t w, void*, size_t, cudaStream_t stream) {
+                                int64_t rows, int64_t cols, int64_t w, void*, size_t, cudaStream_t stream) {
+    const Ell A = {values, col_ids, x, y, rows, cols, w, stream};
     if (w % 4 == 0 && w / 4 <= 32 && rows * w >= 4 * kResident && msbench::fours_allowed(col_ids, values)) {
-        if (w > 64) launch<32, 1, true>(values, col_ids, x, y, rows, w, stream);
-        else if (w > 32) launch<16, 1, true>(values, col_ids, x, y, rows, w, stream);
-        else if (w > 16) launch<8, 1, true>(values, col_ids, x, y, rows, w, stream);
-        else launch<4, 1, true>(values, col_ids, x, y, rows, w, stream);
-    } else if (w <= 4 || (w <= 16 && rows * 8 > kResident)) {
-        launch<4, 4>(values, col_ids, x, y, rows, w, stream);
-    } else if (w <= 8 || (w <= 32 && rows * 16 > kResident)) {
-        launch<8, 4>(values, col_ids, x, y, rows, w, stream);
-    } else if (w <= 16 || (w <= 64 && rows * 32 > kResident)) {
-        launch<16, 4>(values, col_ids, x, y, rows, w, stream);
-    } else if (w <= 128 || (w <= 1024 && rows * 64 > kResident)) {
-        launch<32, 4>(values, col_ids, x, y, rows, w, stream);
-    } else if (w <= 1024) {
-        blocks<128, 4><<<unsigned(rows), 128, 0, stream>>>(values, col_ids, x, y, int(w));
-    } else {
-        blocks<512, 8><<<unsigned(rows), 512, 0, stream>>>(values, col_ids, x, y, int(w));
+        if (rows * w >= kManyEntries) {
+            if (w > 64) return launch_walk<32>(A);
+            if (w > 32) return launch_walk<16>(A);
+            if (w > 16) return launch_walk<8>(A);
+            return launch_walk<4>(A);
+        }
+        if (w > 64) return launch<32, 1, true>(A);
+        if (w > 32) return launch<16, 1, true>(A);
+        if (w > 16) return launch<8, 1, true>(A);
+        return launch<4, 1, true>(A);
     }
+    if (w <= 4 || (w <= 16 && rows * 8 > kResident)) return launch<4, 4>(A);
+    if (w <= 8 || (w <= 32 && rows * 16 > kResident)) return launch<8, 4>(A);
+    if (w <= 16 || (w <= 64 && rows * 32 > kResident)) return launch<16, 4>(A);
+    if (w <= 128 || (w <= 1024 && rows * 64 > kResident)) return launch<32, 4>(A);
+    if (w <= 1024) blocks<128, 4><<<unsigned(rows), 128, 0, stream>>>(values, col_ids, x, y, int(w));
+    else blocks<512, 8><<<unsigned(rows), 512, 0, stream>>>(values, col_ids, x, y, int(w));
     return cudaGetLastError();
 }
