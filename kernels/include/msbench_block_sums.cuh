@@ -1,12 +1,14 @@
-// Sums of products by row, for up to 16384 rows: every block of a cooperative grid adds up in its shared memory, stores its sums, and
-// behind a grid barrier each block adds up a few rows of all blocks. Nothing has to be zero before, and memory sees no atomics.
+// Sums of products by row, for up to 32768 rows: every block of a cooperative grid adds up in its shared memory. Up to 4096 rows blocks
+// store their sums, and behind a grid barrier each block adds up a few rows of all blocks; more rows are added, four at a time, to sums in
+// global memory that are zero between calls. Nothing has to be cleared first.
 //
-// Additions of floats in shared memory are loops that try until nobody came between, so a row that most warps have at once makes
-// them wait for each other: lanes of a warp that have the same row add up first, and warps take several copies of the sums in turn.
+// Additions of floats in shared memory are tries, repeated until nobody came between. A row that most warps have at once would make them
+// wait for each other (H100: 71 us), so lanes whose first try failed add up by row before they go on. To do that before the first try is no
+// good: __match_any_sync takes as long as a warp has different rows, together 4.7 of 24.4 us for 671,088 products.
 //
-// Blocks times rows are stored and read again, in L2: for 128 blocks 1 MB at 2048 rows, 8 MB at 16384, which takes 2 and
-// 1.3 us by the rates measured on an H200 (4.25 and 6.5 TB/s). Atomic additions there take 1 us for 100,000 products, and where the
-// sums are not in L2 they wait for memory first. At 16384 rows that is as fast as atomic additions (spmv_coo, H200: 14.9 and 14.2 us).
+// Measured (H100, November 2026, own program, us; 8192, 16384, 32768 rows, and 32768 skewed): added in memory 12.1, 14.5, 18.7, 19.6;
+// stored 12.4, 15.1, 20.7, 22.8. At 2048 and 4096 rows storing is 0.3 us faster. Lost: sums of a cluster's blocks added up in their shared
+// memory first, 34 us for 32768 rows and 16 for 2048, where half of the time goes to reading others' sums and to the last block's ticket.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -25,9 +27,12 @@ __device__ inline const T* kept(const T* pointer) {
     return pointer;
 }
 
+// All zero between calls, which share it if they overlap: one stream at a time.
+static __device__ float4 sums_in_memory[32768 / 4];
+
 struct BlockSums {
     static constexpr int kThreads = 1024, kWarps = kThreads / 32;
-    static constexpr int kMostRows = 16384, kMostBlocks = 128, kMostCopies = 8;
+    static constexpr int kMostRows = 32768, kMostStored = 4096, kMostBlocks = 128, kMostCopies = 2;
     static constexpr int kPlaces = 24576;   // copies of all sums in shared memory, if there is more than one
     static constexpr int kMostBits = 5;     // a block adds up 2^bits quads of rows at a time
     static constexpr int kLeastWork = 128;  // entries, or rows, that are worth a block
@@ -36,7 +41,8 @@ struct BlockSums {
     int rows, quads, copies, bits;
     unsigned blocks;
 
-    static size_t bytes(int64_t rows) { return kMostBlocks * ceil_div(rows, 4) * sizeof(float4); }
+    static bool stored(int64_t rows) { return rows <= kMostStored; }
+    static size_t bytes(int64_t rows) { return stored(rows) ? kMostBlocks * ceil_div(rows, 4) * sizeof(float4) : 0; }
 
     // `workspace`: bytes(rows), aligned to 16 bytes. `most`: blocks that can run at once.
     BlockSums(void* workspace, int64_t all_rows, int64_t entries, int most = multiprocessors())
@@ -63,11 +69,52 @@ struct BlockSums {
     __device__ float* own(float* shared) const { return shared + int(threadIdx.x) / 32 % copies * quads * 4; }
     // Called by whole warps; lanes with a row below 0 have nothing.
     __device__ static void add(float* own, int row, float product) {
+        bool left = row >= 0;
+        if (left) {
+            int* const at = reinterpret_cast<int*>(own + row);
+            const int before = *static_cast<volatile int*>(at);
+            left = atomicCAS(at, before, __float_as_int(__int_as_float(before) + product)) != before;
+        }
+        if (!__any_sync(~0u, left)) return;
+        if (!left) row = -1;
         if (combine_rows(row, product)) atomicAdd(own + row, product);
     }
-    // By all threads of the grid, when all is added: calls finish(row, sum) once a row.
+    // By all threads of the grid, as early as they can: what will be added to is fetched from memory.
+    __device__ void fetch() const {
+        const int line = blockIdx.x + threadIdx.x * gridDim.x;
+        if (line * 8 < quads) asm volatile("prefetch.global.L2 [%0];" ::"l"(sums_in_memory + line * 8));
+    }
+    // By all threads of the grid, when all is added: calls finish(row, sum) once a row. kStored: as stored(rows) says; if not,
+    // add_quad(address, sums) is called for additions in memory.
+    template <bool kStored, typename AddQuad, typename Finish>
+    __device__ void collect(float* shared, AddQuad add_quad, Finish finish) const {
+        if constexpr (kStored) collect_stored(shared, finish);
+        else collect_added(shared, add_quad, finish);
+    }
+
+   private:
+    template <typename AddQuad, typename Finish>
+    __device__ void collect_added(const float* shared, AddQuad add_quad, Finish finish) const {
+        __syncthreads();
+        const auto* const sums = reinterpret_cast<const float4*>(shared);
+        for (int i = threadIdx.x; i < quads; i += kThreads) {
+            float4 sum = sums[i];
+            for (int copy = 1; copy < copies; ++copy) add_to(sum, sums[copy * quads + i]);
+            if (sum.x != 0 || sum.y != 0 || sum.z != 0 || sum.w != 0) add_quad(sums_in_memory + i, sum);
+        }
+        cooperative_groups::this_grid().sync();
+        for (int i = blockIdx.x * kThreads + threadIdx.x; i < quads; i += gridDim.x * kThreads) {
+            const float4 sum = __ldcg(sums_in_memory + i);
+            sums_in_memory[i] = float4{0, 0, 0, 0};
+            const float of_rows[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                if (4 * i + k < rows) finish(4 * i + k, of_rows[k]);
+            }
+        }
+    }
     template <typename Finish>
-    __device__ void collect(float* shared, Finish finish) const {
+    __device__ void collect_stored(float* shared, Finish finish) const {
         __syncthreads();
         const auto* const sums = reinterpret_cast<const float4*>(shared);
         for (int i = threadIdx.x; i < quads; i += kThreads) {
@@ -104,7 +151,6 @@ struct BlockSums {
         }
     }
 
-   private:
     __device__ static void add_to(float4& sum, const float4& other) {
         sum.x += other.x, sum.y += other.y, sum.z += other.z, sum.w += other.w;
     }

@@ -1,33 +1,25 @@
 // y = A x with A in COO, in no order.
 //
 // Plans, by rows:
-// - `block_sums`, up to 16384: a block of 1024 threads on each multiprocessor has all of its entries under way at once, and x, if it is
+// - `block_sums`, up to 32768: a block of 1024 threads on each multiprocessor has all of its entries under way at once, and x, if it is
 //   short, for shared memory, so that this is one trip; products are added up in shared memory, and behind a grid barrier those sums of
 //   all blocks (msbench_block_sums.cuh). One cooperative launch.
-// - `spread_sums`, up to 32768: sums that are zero between calls, a sector each (msbench_spread_sums.cuh), take all products;
-//   after a grid barrier they are rounded and set back. One cooperative launch.
 // - `bins`, else: products ordered by bins of rows (msbench_row_bins.cuh); 12 + 6 + 6 bytes an entry and the gathers of x.
-// Lanes of a warp with the same row add up first: a full row would make their additions wait for each other.
 //
 // Bound: paper sizes are a launch, one trip to memory, a grid barrier and one to L2: a cooperative sum of 1 MB takes 5.6 us
 // (measured); and the sums of all blocks through L2. Large: gathers, 203 us at 2²⁵ (165·10⁹ a second, measured), then 200 MB of
 // products from memory, 46 us. Additions to one place come 2.25 ns apart (measured by naive.cu: 117 us for 52,000 entries of row 0).
 //
-// Measured (H200, November 2026, us; 1024, 2048, 4096, 8192, 16384 rows): block_sums 9.0, 9.4, 10.2, 11.6, 14.9, and 15.4 for
-// 10,007 skewed rows; spread_sums 9.0, 10.6, 10.8, 11.5, 14.2, and 48. By reasoning block_sums was to take 6 to 8: it isn't known where the
-// rest goes.
-// Lost (32768 rows in spread_sums; 17.9 us, and 69 where they are skewed): rows that several lanes of a warp have had at once get a sum in
-// their block's shared memory, 22.2 and 40; a warp adds up first what it has of such a row in all of a flight, 22.7 and 66. Expected was no
-// change for even rows, 15 and 25 us for skewed ones; it isn't known why even ones lose.
+// Measured (H100, November 2026, own program, fp32, us; 1024, 2048, 4096, 8192, 16384 rows, and 10007 skewed): 9.3, 9.6, 10.2, 11.3, 14.0,
+// 16.7 with all sums stored; when lanes added up by row first 9.2, 9.7, 10.7, 12.4, 15.9, 17.2. Sums added in memory as here, from 8192 rows
+// on, were measured apart (msbench_block_sums.cuh).
 
+#include "msbench_add_quad.cuh"
 #include "msbench_block_sums.cuh"
 #include "msbench_entries.cuh"
 #include "msbench_row_bins.cuh"
-#include "msbench_spread_sums.cuh"
 
 namespace {
-
-constexpr int kThreads = 256, kBlocks = 5;  // on a multiprocessor
 
 struct Matrix {
     const scalar_t* values;
@@ -61,7 +53,7 @@ constexpr int kTableFlight = 4, kMostTable = kTableFlight * BlockSums::kThreads;
 constexpr int kBlockFlight = 8;
 
 // kTable: x is held in shared memory. `chunk`: entries of a block, of which a warp takes 32 at a time.
-template <bool kTable>
+template <bool kTable, bool kStored>
 __global__ void __launch_bounds__(BlockSums::kThreads, 1)
     block_sums(const __grid_constant__ Matrix A, const scalar_t* x, scalar_t* y, int cols, int chunk, const __grid_constant__ BlockSums sums) {
     constexpr int kThreads = BlockSums::kThreads;
@@ -91,6 +83,7 @@ __global__ void __launch_bounds__(BlockSums::kThreads, 1)
 #pragma unroll
                 for (int i = 0; i < kTableFlight; ++i) factor[i] = msbench::load_once(x + min(tid + i * kThreads, cols - 1));
             }
+            if constexpr (!kStored) sums.fetch();
             sums.clear(shared);
             own = sums.own(shared);
             if constexpr (kTable) {
@@ -111,37 +104,14 @@ __global__ void __launch_bounds__(BlockSums::kThreads, 1)
             sums.add(own, row[i], product[i]);
         }
     }
-    sums.collect(shared, [&](int row, float sum) { y[row] = msbench::from_float<scalar_t>(sum); });
-}
-
-// kFlight: entries that a thread has under way.
-template <int kFlight>
-__global__ void __launch_bounds__(kThreads, kBlocks)
-    spread_sums(const __grid_constant__ Matrix A, const scalar_t* x, scalar_t* y, int rows,
-                const __grid_constant__ msbench::SpreadSums sums) {
-    const int64_t stride = gridDim.x * kThreads, first = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-    for (int64_t k = first; k - threadIdx.x % 32 < A.total; k += kFlight * stride) {
-        int row[kFlight];
-        float product[kFlight];
-        load_products(A, x, k, A.total, int(stride), row, product);
-#pragma unroll
-        for (int i = 0; i < kFlight; ++i) sums.add(row[i], product[i]);
-    }
-    sums.collect(rows, [&](int row, float sum) { y[row] = msbench::from_float<scalar_t>(sum); });
-}
-
-template <int kFlight>
-cudaError_t launch_spread(const Matrix& A, const scalar_t* x, scalar_t* y, int64_t rows, cudaStream_t stream) {
-    const int64_t most = msbench::resident_blocks(spread_sums<kFlight>, kThreads);
-    const unsigned blocks = unsigned(std::min(most, msbench::ceil_div(A.total, kThreads)));
-    return msbench::Launch(blocks, kThreads, stream)
-        .cooperative()(spread_sums<kFlight>, A, x, y, int(rows), msbench::SpreadSums(rows));
+    sums.collect<kStored>(shared, msbench::AddQuad(), [&](int row, float sum) { y[row] = msbench::from_float<scalar_t>(sum); });
 }
 
 template <bool kTable>
 cudaError_t launch_block(const Matrix& A, const scalar_t* x, scalar_t* y, int64_t cols, const BlockSums& sums, cudaStream_t stream) {
     const int chunk = int(msbench::ceil_div(msbench::ceil_div(A.total, sums.blocks), 32) * 32);
-    return sums.launch(stream, kTable ? kMostTable : 0)(block_sums<kTable>, A, x, y, int(cols), chunk, sums);
+    auto* const kernel = BlockSums::stored(sums.rows) ? block_sums<kTable, true> : block_sums<kTable, false>;
+    return sums.launch(stream, kTable ? kMostTable : 0)(kernel, A, x, y, int(cols), chunk, sums);
 }
 
 using Bins = msbench::RowBins<float, 768>;
@@ -161,8 +131,7 @@ __global__ void __launch_bounds__(Bins::kThreads, 2)
 }  // namespace
 
 extern "C" size_t spmv_coo_workspace(int64_t rows, int64_t, int64_t nnz) {
-    if (rows <= BlockSums::kMostRows) return BlockSums::bytes(rows);
-    return rows <= msbench::kSpreadRows ? 0 : Bins::bytes(nnz);
+    return rows <= BlockSums::kMostRows ? BlockSums::bytes(rows) : Bins::bytes(nnz);
 }
 
 extern "C" cudaError_t spmv_coo(const scalar_t* values, const int32_t* row_indices, const int32_t* col_indices,
@@ -173,10 +142,6 @@ extern "C" cudaError_t spmv_coo(const scalar_t* values, const int32_t* row_indic
         const BlockSums sums(workspace, rows, nnz);
         return cols <= kMostTable ? launch_block<true>(A, x, y, cols, sums, stream)
                                   : launch_block<false>(A, x, y, cols, sums, stream);
-    }
-    if (rows <= msbench::kSpreadRows) {
-        if (nnz <= 132 * kBlocks * kThreads) return launch_spread<1>(A, x, y, rows, stream);
-        return launch_spread<4>(A, x, y, rows, stream);
     }
     const Bins bins(workspace, rows, nnz);
     const cudaError_t error =

@@ -1,28 +1,25 @@
 // y = A x with A in CSC.
 //
 // Plans, by rows:
-// - `block_sums`, up to 16384: a block of 1024 threads on each multiprocessor has an equal share of A's entries, however long columns are,
+// - `block_sums`, up to 32768: a block of 1024 threads on each multiprocessor has an equal share of A's entries, however long columns are,
 //   and all of a tile's are under way while it looks for their columns: one step of 1024 probes, and then a thread a column loads its
 //   bounds and x, and writes x down where the column begins. Products are added up in shared memory, and behind a grid barrier those sums
 //   of all blocks (msbench_block_sums.cuh). One cooperative launch.
-// - `multiply`, up to 32768: kLanes threads share a column, whose element of x they load together with its offsets; then all of its
-//   entries are under way at once. Columns of more than 8 steps are shared by the block's warps. Very long ones are not the block's: the
-//   last blocks of the grid have an equal share of A's entries each, and look for the column that theirs begins in, as in spmv_csr.
-//   Products go to sums that are zero between calls, a sector each (msbench_spread_sums.cuh); after a grid barrier they are rounded and set
-//   back. One cooperative launch. Lanes of a warp with the same row add up first: a full row would make their additions wait for each other.
-// - else the same with sums in the workspace, cleared before and rounded in a second kernel.
+// - `multiply`, else, with sums in the workspace, cleared before and rounded in a second kernel: kLanes threads share a column, whose
+//   element of x they load together with its offsets; then all of its entries are under way at once. Columns of more than 8 steps are
+//   shared by the block's warps. Very long ones are not the block's: the last blocks of the grid have an equal share of A's entries each,
+//   and look for the column that theirs begins in, as in spmv_csr.
 //
 // Bound: paper sizes are a launch, two trips to memory, a grid barrier and one to L2, ≈ 7 us, and the sums of all blocks through
-// L2, 1 MB. Measured (H200, November 2026, us; 1024, 2048, 4096, 8192, 16384, 32768 columns): block_sums 9.2, 9.6, 10.0, 11.1, 13.0, 17.6,
-// and 20.1 for 32768 skewed columns; multiply 11.0, 11.5, 11.9, 11.9, 13.9, 19.6, and 65. By reasoning block_sums was to take 7 to 10.
-// Large: atomic additions, 101·10⁹ a second (measured), 332 us for 2²⁵. Measured (H200, 2026-11-23): 396 us when lanes added up
-// first there, too; ordering products by bins of rows instead 442 us.
+// L2, 1 MB. Large: atomic additions, 101·10⁹ a second (measured), 332 us for 2²⁵.
+//
+// Measured (H100, November 2026, own program, us; 2048 and 32768 columns, and 32768 skewed): 10.7, 15.7, 19.9, when lanes added up by row
+// first 10.8, 19.0, 21.6.
 
+#include "msbench_add_quad.cuh"
 #include "msbench_block_sums.cuh"
 #include "msbench_entries.cuh"
 #include "msbench_find_line.cuh"
-#include "msbench_launch.cuh"
-#include "msbench_spread_sums.cuh"
 
 namespace {
 
@@ -117,40 +114,50 @@ __device__ void add_columns(const Matrix& A, const scalar_t* x, const Sums& sums
     }
 }
 
-using BlockSums = msbench::BlockSums;
-constexpr int kBlockFlight = 8, kTile = kBlockFlight * BlockSums::kThreads;
-constexpr int kNear = 256;  // columns that are not worth another step of the search
-
 // What a block knows of the columns of a tile, whose entries warps take 32 at a time: at the first of each such step and of each column
 // there is a bit, and the column's element of x.
+template <int kTile>
 struct TileColumns {
+    // One that a thread looks at.
+    struct Column {
+        int number, first, stop;
+        scalar_t factor;
+
+        __device__ void load(const Matrix& A, const scalar_t* x, int low, int width) {
+            number = low + int(threadIdx.x);
+            stop = 0;
+            if (int(threadIdx.x) >= width) return;
+            const int at = min(number, A.cols - 1);
+            first = msbench::load_once(A.offsets + at);
+            stop = msbench::load_once(A.offsets + at + 1);
+            factor = msbench::load_once(x + at);
+        }
+    };
     unsigned begins[kTile / 32];
     int last;  // the column of the tile's last entry
-    float x[kTile + 1];  // the last for columns that have none of the tile
+    float x[kTile];
 
     __device__ void clear() {
-        if (threadIdx.x < kTile / 32) begins[threadIdx.x] = 0;
+        for (int i = threadIdx.x; i < kTile / 32; i += blockDim.x) begins[i] = 0;
     }
-    // By all threads of a block: columns from `low` on, which is not behind the first entry's.
-    __device__ void find(const Matrix& A, const scalar_t* from, int low, int begin, int end) {
-        for (bool more = true; more; low += BlockSums::kThreads) {
-            const int column = low + int(threadIdx.x), at = min(column, A.cols - 1);
-            const int first = msbench::load_once(A.offsets + at), stop = msbench::load_once(A.offsets + at + 1);
-            const float factor = msbench::to_float(msbench::load_once(from + at));
-            // All three loads have a use without a condition, or they would wait for each other.
-            const int until = column < A.cols ? min(stop, end) - begin : 0;
-            const int own = max(first - begin, 0);
-            const bool inside = own < until;
-            x[inside ? own : kTile] = factor;
-            if (inside) {
-                atomicOr(begins + own / 32, 1u << own % 32);
-                for (int k = (own / 32 + 1) * 32; k < until; k += 32) {
+    // By all threads of a block, after a barrier: `own` has been loaded from the column of entry `begin`, or one before it, on, by `width`
+    // threads, which take more until they are at `end`. Ends with a barrier.
+    __device__ void find(const Matrix& A, const scalar_t* from, Column& own, int width, int begin, int end) {
+        for (int low = own.number - int(threadIdx.x);;) {
+            const int until = own.number < A.cols ? min(own.stop, end) - begin : 0, at = max(own.first - begin, 0);
+            const bool ends = own.stop >= end;
+            if (at < until) {
+                const float factor = msbench::to_float(own.factor);
+                x[at] = factor;
+                atomicOr(begins + at / 32, 1u << at % 32);
+                for (int k = (at / 32 + 1) * 32; k < until; k += 32) {
                     x[k] = factor;
                     atomicOr(begins + k / 32, 1u);
                 }
-                if (stop >= end) last = column;
+                if (ends) last = own.number;
             }
-            more = !__syncthreads_or(stop >= end);
+            if (__syncthreads_or(ends)) return;
+            own.load(A, from, low += width, width);
         }
     }
     // The factor of a step's entry.
@@ -160,17 +167,23 @@ struct TileColumns {
     }
 };
 
+using BlockSums = msbench::BlockSums;
+constexpr int kBlockFlight = 8, kBlockTile = kBlockFlight * BlockSums::kThreads;
+constexpr int kNear = 256;  // columns that are not worth another step of the search
+
 // `chunk`: entries of a block.
+template <bool kStored>
 __global__ void __launch_bounds__(BlockSums::kThreads, 1)
     block_sums(const __grid_constant__ Matrix A, const scalar_t* x, scalar_t* y, int chunk, const __grid_constant__ BlockSums sums) {
     constexpr int kThreads = BlockSums::kThreads;
-    __shared__ TileColumns columns;
+    using Columns = TileColumns<kBlockTile>;
+    __shared__ Columns columns;
     extern __shared__ __align__(16) float shared[];
     const int tid = threadIdx.x, end = min((int(blockIdx.x) + 1) * chunk, A.total);
     float* own = shared;
     bool first = true;
-    for (int begin = blockIdx.x * chunk; first || begin < end; begin += kTile, first = false) {
-        const int tile_end = min(begin + kTile, end), left = tile_end - begin - tid, left_of_warp = left + tid % 32, at = begin + tid;
+    for (int begin = blockIdx.x * chunk; first || begin < end; begin += kBlockTile, first = false) {
+        const int tile_end = min(begin + kBlockTile, end), left = tile_end - begin - tid, left_of_warp = left + tid % 32, at = begin + tid;
         const int32_t* const rows = msbench::kept(A.row_indices + at);
         const scalar_t* const values = msbench::kept(A.values + at);
         int row[kBlockFlight];
@@ -188,6 +201,7 @@ __global__ void __launch_bounds__(BlockSums::kThreads, 1)
             msbench::FindLine<kThreads> search(A.cols, begin);
             const bool far = A.cols > kThreads;  // else all columns are looked at, anyway
             bool before = far && search.probe(A.offsets);
+            if constexpr (!kStored) sums.fetch();
             sums.clear(shared);
             own = sums.own(shared);
             if (far) search.narrow(__syncthreads_count(before));
@@ -200,8 +214,10 @@ __global__ void __launch_bounds__(BlockSums::kThreads, 1)
             low = columns.last;
         }
         columns.clear();
+        Columns::Column column;
+        column.load(A, x, low, kThreads);
         __syncthreads();
-        if (begin < end) columns.find(A, x, low, begin, tile_end);
+        if (begin < end) columns.find(A, x, column, kThreads, begin, tile_end);
         float product[kBlockFlight];
 #pragma unroll
         for (int i = 0; i < kBlockFlight; ++i) {
@@ -215,14 +231,7 @@ __global__ void __launch_bounds__(BlockSums::kThreads, 1)
             sums.add(own, row[i], product[i]);
         }
     }
-    sums.collect(shared, [&](int row, float sum) { y[row] = msbench::from_float<scalar_t>(sum); });
-}
-
-template <int kLanes>
-__global__ void __launch_bounds__(kThreads, kBlocks)
-    multiply(const __grid_constant__ Matrix A, const scalar_t* x, scalar_t* y, int rows, const __grid_constant__ msbench::SpreadSums sums) {
-    add_columns<kLanes>(A, x, sums);
-    sums.collect(rows, [&](int row, float sum) { y[row] = msbench::from_float<scalar_t>(sum); });
+    sums.collect<kStored>(shared, msbench::AddQuad(), [&](int row, float sum) { y[row] = msbench::from_float<scalar_t>(sum); });
 }
 
 template <int kLanes>
@@ -239,15 +248,10 @@ __global__ void __launch_bounds__(kThreads) round_sums(const float* sums, scalar
 
 template <int kLanes>
 cudaError_t launch(Matrix A, const scalar_t* x, scalar_t* y, int64_t rows, void* workspace, cudaStream_t stream) {
-    const int64_t most = msbench::resident_blocks(multiply<kLanes>, kThreads);
+    const int64_t most = msbench::resident_blocks(add_products<kLanes>, kThreads);
     A.share = int(std::max<int64_t>(kLeastShare, msbench::ceil_div(A.total, std::min<int64_t>(kMostShares, most / 4))));
     const int64_t shares = A.total < A.share ? 0 : msbench::ceil_div(A.total, A.share);
     const int64_t columns = msbench::ceil_div(A.cols, kThreads / kLanes);
-    if (rows <= msbench::kSpreadRows) {
-        A.column_blocks = unsigned(std::min(columns, most - shares));
-        return msbench::Launch(A.column_blocks + unsigned(shares), kThreads, stream)
-            .cooperative()(multiply<kLanes>, A, x, y, int(rows), msbench::SpreadSums(rows));
-    }
     const MemorySums sums = {static_cast<float*>(workspace)};
     A.column_blocks = unsigned(columns);
     const cudaError_t error = cudaMemsetAsync(sums.sums, 0, rows * sizeof(float), stream);
@@ -260,8 +264,7 @@ cudaError_t launch(Matrix A, const scalar_t* x, scalar_t* y, int64_t rows, void*
 }  // namespace
 
 extern "C" size_t spmv_csc_workspace(int64_t rows, int64_t, int64_t) {
-    if (rows <= BlockSums::kMostRows) return BlockSums::bytes(rows);
-    return rows <= msbench::kSpreadRows ? 0 : rows * sizeof(float);
+    return rows <= BlockSums::kMostRows ? BlockSums::bytes(rows) : rows * sizeof(float);
 }
 
 extern "C" cudaError_t spmv_csc(const scalar_t* values, const int32_t* row_indices, const int32_t* col_offsets,
@@ -271,7 +274,7 @@ extern "C" cudaError_t spmv_csc(const scalar_t* values, const int32_t* row_indic
     if (rows <= BlockSums::kMostRows) {
         const BlockSums sums(workspace, rows, nnz);
         const int chunk = int(msbench::ceil_div(msbench::ceil_div(nnz, sums.blocks), 32) * 32);
-        return sums.launch(stream, 0)(block_sums, A, x, y, chunk, sums);
+        return sums.launch(stream, 0)(BlockSums::stored(rows) ? block_sums<true> : block_sums<false>, A, x, y, chunk, sums);
     }
     const int64_t mean = msbench::ceil_div(nnz, cols);
     if (mean > 48 || cols * 32 <= 132 * kBlocks * kThreads / 2) return launch<32>(A, x, y, rows, workspace, stream);
