@@ -4,20 +4,23 @@
 // - `block_sums`, up to 32768: a block of 1024 threads on each multiprocessor has all of its entries under way at once, and x, if it is
 //   short, for shared memory, so that this is one trip; products are added up in shared memory, and behind a grid barrier those sums of
 //   all blocks (msbench_block_sums.cuh). One cooperative launch.
-// - `bins`, else: products ordered by bins of rows (msbench_row_bins.cuh); 12 + 6 + 6 bytes an entry and the gathers of x.
+// - `bins`, else: products ordered by bins of rows (msbench_product_bins.cuh); 12 + 6 + 6 bytes an entry and the gathers of x.
 //
 // Bound: paper sizes are a launch, one trip to memory, a grid barrier and one to L2: a cooperative sum of 1 MB takes 5.6 us
-// (measured); and the sums of all blocks through L2. Large: gathers, 203 us at 2²⁵ (165·10⁹ a second, measured), then 200 MB of
-// products from memory, 46 us. Additions to one place come 2.25 ns apart (measured by naive.cu: 117 us for 52,000 entries of row 0).
+// (measured); and the sums of all blocks through L2. Large (H100): 331 us for entries, gathers and stores of products in no order
+// (measured), which L2 takes, and 76 to read the products.
 //
 // Measured (H100, November 2026, own program, fp32, us; 1024, 2048, 4096, 8192, 16384 rows, and 10007 skewed): 9.3, 9.6, 10.2, 11.3, 14.0,
 // 16.7 with all sums stored; when lanes added up by row first 9.2, 9.7, 10.7, 12.4, 15.9, 17.2. Sums added in memory as here, from 8192 rows
 // on, were measured apart (msbench_block_sums.cuh).
+// Large: 459 (349 and 111), before 546; 1024 threads with 8 entries 463, and 512 with 16 462, but two blocks on a multiprocessor, which
+// leave L1 less room for x, 509 at best. Products in chunks that stay in L2: 498 and more. Ordering costs 17 us.
 
 #include "msbench_add_quad.cuh"
 #include "msbench_block_sums.cuh"
 #include "msbench_entries.cuh"
-#include "msbench_row_bins.cuh"
+#include "msbench_product_bins.cuh"
+#include "msbench_sum_products.cuh"
 
 namespace {
 
@@ -26,27 +29,6 @@ struct Matrix {
     const int32_t *row_indices, *columns;
     int total;
 };
-
-// Rows and products of every `stride`-th entry from `first` to `end`, all under way at once; row -1 behind the end.
-template <int kDepth>
-__device__ void load_products(const Matrix& A, const scalar_t* x, int64_t first, int64_t end, int stride, int (&row)[kDepth],
-                              float (&product)[kDepth]) {
-    int column[kDepth];
-#pragma unroll
-    for (int i = 0; i < kDepth; ++i) {
-        const int64_t at = first + int64_t(i) * stride;
-        row[i] = -1;
-        if (at < end) {
-            row[i] = msbench::load_once(A.row_indices + at);
-            column[i] = msbench::load_once(A.columns + at);
-            product[i] = msbench::to_float(msbench::load_once(A.values + at));
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < kDepth; ++i) {
-        if (row[i] >= 0) product[i] *= msbench::to_float(__ldg(x + column[i]));
-    }
-}
 
 using BlockSums = msbench::BlockSums;
 constexpr int kTableFlight = 4, kMostTable = kTableFlight * BlockSums::kThreads;  // columns of an x that is held in shared memory
@@ -114,24 +96,78 @@ cudaError_t launch_block(const Matrix& A, const scalar_t* x, scalar_t* y, int64_
     return sums.launch(stream, kTable ? kMostTable : 0)(kernel, A, x, y, int(cols), chunk, sums);
 }
 
-using Bins = msbench::RowBins<float, 768>;
-using Scratch = msbench::TileScratch<float, 768>;
+using Bins = msbench::ProductBins<768, 12>;
+using Tile = msbench::ProductTile<768, 12>;
+constexpr int kSumThreads = 768, kSplit = 2;
 
-__global__ void __launch_bounds__(Bins::kThreads, 2)
+// A thread's entries of a tile; row -1 behind the end.
+struct Entries {
+    int row[Bins::kEach], column[Bins::kEach];
+    scalar_t value[Bins::kEach];
+
+    __device__ void load(const Matrix& A, int tile) {
+        const int64_t at = int64_t(tile) * Bins::kTile + threadIdx.x, left = A.total - at;
+        const int32_t *const rows = msbench::kept(A.row_indices + at), *const columns = msbench::kept(A.columns + at);
+        const scalar_t* const values = msbench::kept(A.values + at);
+        if (left + threadIdx.x >= Bins::kTile) {
+#pragma unroll
+            for (int i = 0; i < Bins::kEach; ++i) {
+                row[i] = msbench::load_once(rows + i * Bins::kThreads);
+                column[i] = msbench::load_once(columns + i * Bins::kThreads);
+            }
+#pragma unroll
+            for (int i = 0; i < Bins::kEach; ++i) value[i] = msbench::load_once(values + i * Bins::kThreads);
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < Bins::kEach; ++i) {
+            row[i] = -1;
+            if (i * Bins::kThreads < left) {
+                row[i] = msbench::load_once(rows + i * Bins::kThreads);
+                column[i] = msbench::load_once(columns + i * Bins::kThreads);
+                value[i] = msbench::load_once(values + i * Bins::kThreads);
+            }
+        }
+    }
+};
+
+// One block on a multiprocessor, so that L1 has room for x.
+__global__ void __launch_bounds__(Bins::kThreads, 1)
     fill_bins(const __grid_constant__ Matrix A, const scalar_t* x, const __grid_constant__ Bins bins) {
     extern __shared__ __align__(16) char memory[];
-    const int64_t first = int64_t(blockIdx.x) * Bins::kTile;
-    const int64_t end = min(first + Bins::kTile, int64_t(A.total));
-    int row[Bins::kEach];
-    float product[Bins::kEach];
-    load_products(A, x, first + threadIdx.x, end, Bins::kThreads, row, product);
-    store_tile(bins, blockIdx.x, row, product, *reinterpret_cast<Scratch*>(memory));
+    Tile& products = *reinterpret_cast<Tile*>(memory);
+    Entries entries;
+    entries.load(A, blockIdx.x);
+    products.clear();
+    __syncthreads();
+    for (int tile = blockIdx.x; tile < bins.tiles; tile += gridDim.x) {
+        scalar_t factor[Bins::kEach];
+#pragma unroll
+        for (int i = 0; i < Bins::kEach; ++i) {
+            if (entries.row[i] >= 0) factor[i] = __ldg(x + entries.column[i]);
+        }
+        Tile::Ranks ranks;
+        products.count(bins, entries.row, ranks);
+        __syncthreads();
+        products.place(bins, tile);
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < Bins::kEach; ++i) {
+            if (entries.row[i] >= 0)
+                products.put(bins, entries.row[i], ranks[i], msbench::to_float(entries.value[i]) * msbench::to_float(factor[i]));
+        }
+        __syncthreads();
+        if (tile + int(gridDim.x) < bins.tiles) entries.load(A, tile + gridDim.x);
+        products.clear();
+        products.store(bins, tile);
+        __syncthreads();
+    }
 }
 
 }  // namespace
 
 extern "C" size_t spmv_coo_workspace(int64_t rows, int64_t, int64_t nnz) {
-    return rows <= BlockSums::kMostRows ? BlockSums::bytes(rows) : Bins::bytes(nnz);
+    return rows <= BlockSums::kMostRows ? BlockSums::bytes(rows) : Bins::bytes(msbench::ceil_div(nnz, Bins::kTile));
 }
 
 extern "C" cudaError_t spmv_coo(const scalar_t* values, const int32_t* row_indices, const int32_t* col_indices,
@@ -143,10 +179,8 @@ extern "C" cudaError_t spmv_coo(const scalar_t* values, const int32_t* row_indic
         return cols <= kMostTable ? launch_block<true>(A, x, y, cols, sums, stream)
                                   : launch_block<false>(A, x, y, cols, sums, stream);
     }
-    const Bins bins(workspace, rows, nnz);
-    const cudaError_t error =
-        msbench::Launch(bins.tiles, bins.kThreads, stream).shared(sizeof(Scratch))(fill_bins, A, x, bins);
-    if (error != cudaSuccess) return error;
-    return msbench::Launch(bins.kBins, bins.kThreads, stream)
-        .early()(msbench::sum_bins<scalar_t, Bins::kThreads>, bins, y, rows);
+    const Bins bins(workspace, rows, msbench::ceil_div(nnz, Bins::kTile));
+    const unsigned blocks = unsigned(std::min(bins.tiles, msbench::multiprocessors()));
+    const cudaError_t error = msbench::Launch(blocks, Bins::kThreads, stream).shared(sizeof(Tile))(fill_bins, A, x, bins);
+    return error != cudaSuccess ? error : msbench::launch_sums<kSumThreads, kSplit>(bins, y, rows, stream);
 }

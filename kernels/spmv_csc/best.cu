@@ -5,114 +5,32 @@
 //   and all of a tile's are under way while it looks for their columns: one step of 1024 probes, and then a thread a column loads its
 //   bounds and x, and writes x down where the column begins. Products are added up in shared memory, and behind a grid barrier those sums
 //   of all blocks (msbench_block_sums.cuh). One cooperative launch.
-// - `multiply`, else, with sums in the workspace, cleared before and rounded in a second kernel: kLanes threads share a column, whose
-//   element of x they load together with its offsets; then all of its entries are under way at once. Columns of more than 8 steps are
-//   shared by the block's warps. Very long ones are not the block's: the last blocks of the grid have an equal share of A's entries each,
-//   and look for the column that theirs begins in, as in spmv_csr.
+// - `bins`, else: products ordered by bins of rows (msbench_product_bins.cuh). A block has neighbouring tiles, so it searches for a column
+//   only once.
 //
 // Bound: paper sizes are a launch, two trips to memory, a grid barrier and one to L2, ≈ 7 us, and the sums of all blocks through
-// L2, 1 MB. Large: atomic additions, 101·10⁹ a second (measured), 332 us for 2²⁵.
+// L2, 1 MB. Large: 8 + 6 + 6 bytes an entry (6 + 6 + 6 in bf16), on an H100 173 us until products are stored in no order, and 76 to read
+// them.
 //
 // Measured (H100, November 2026, own program, us; 2048 and 32768 columns, and 32768 skewed): 10.7, 15.7, 19.9, when lanes added up by row
-// first 10.8, 19.0, 21.6.
+// first 10.8, 19.0, 21.6. Large: 306 (195 and 111), bf16 282; by atomic additions in memory at 101·10⁹ a second 448 and 438.
+// Lost: 8 entries of 768 threads, whose registers spill, 341; some products added in memory at once, 2, 3, 4 or 6 of 12, 299, 303, 319,
+// 336; products in chunks that stay in L2, 360 and more.
 
 #include "msbench_add_quad.cuh"
 #include "msbench_block_sums.cuh"
 #include "msbench_entries.cuh"
 #include "msbench_find_line.cuh"
+#include "msbench_product_bins.cuh"
+#include "msbench_sum_products.cuh"
 
 namespace {
-
-constexpr int kThreads = 256, kWarps = kThreads / 32, kBlocks = 5;  // on a multiprocessor
-constexpr int kFlight = 4;
-constexpr int kSteps = 8;  // a column of more than kSteps x kLanes entries is put aside
-constexpr int kMostShares = 128, kLeastShare = 1024;
 
 struct Matrix {
     const scalar_t* values;
     const int32_t *row_indices, *offsets;
-    int cols, total, share;
-    unsigned column_blocks;  // those behind have a share each
+    int cols, total;
 };
-
-// Sums of all rows in the workspace.
-struct MemorySums {
-    float* sums;
-    __device__ void add(int row, float product) const {
-        if (row >= 0) atomicAdd(sums + row, product);
-    }
-};
-
-// Adds every `stride`-th entry from `first` on, times `factor`. Called by whole warps.
-template <typename Sums>
-__device__ void add_entries(const Matrix& A, float factor, int first, int end, int stride, const Sums& sums) {
-    for (int k = first; __any_sync(~0u, k < end); k += kFlight * stride) {
-        int row[kFlight];
-        float product[kFlight];
-#pragma unroll
-        for (int i = 0; i < kFlight; ++i) {
-            row[i] = -1;
-            if (k + i * stride < end) {
-                row[i] = __ldcs(A.row_indices + k + i * stride);
-                product[i] = msbench::to_float(__ldcs(A.values + k + i * stride)) * factor;
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < kFlight; ++i) {
-            if (!__any_sync(~0u, row[i] >= 0)) break;
-            sums.add(row[i], product[i]);
-        }
-    }
-}
-
-// By a block: entries of the very long column that has entry `at`, from there to the next share, or from its first on.
-template <typename Sums>
-__device__ void add_share(const Matrix& A, const scalar_t* x, const Sums& sums) {
-    const int at = (blockIdx.x - A.column_blocks) * A.share;
-    msbench::FindLine<kThreads> find(A.cols, at);
-    find.finish(A.offsets);
-    const int begin = A.offsets[find.low], end = A.offsets[find.low + 1];
-    if (end - begin < A.share) return;
-    const int from = begin > at - A.share ? begin : at;
-    add_entries(A, msbench::to_float(x[find.low]), from + int(threadIdx.x), min(end, at + A.share), kThreads, sums);
-}
-
-// Adds all products. By all threads of the grid.
-template <int kLanes, typename Sums>
-__device__ void add_columns(const Matrix& A, const scalar_t* x, const Sums& sums) {
-    constexpr int kGroups = kThreads / kLanes;
-    __shared__ int aside, columns_aside[kGroups];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    if (blockIdx.x >= A.column_blocks) {
-        add_share(A, x, sums);
-        return;
-    }
-    for (int start = 0; start < A.cols; start += A.column_blocks * kGroups) {
-        // Neighbours go to different blocks, a warp's worth at a time.
-        const int column = start + (warp * A.column_blocks + blockIdx.x) * (32 / kLanes) + lane / kLanes;
-        if (threadIdx.x == 0) aside = 0;
-        int first = 0, end = 0;
-        float factor = 0;
-        if (column < A.cols) {
-            first = A.offsets[column];
-            end = A.offsets[column + 1];
-            factor = msbench::to_float(x[column]);
-        }
-        __syncthreads();
-        if (end - first > kSteps * kLanes) {
-            if (lane % kLanes == 0 && end - first < A.share) columns_aside[atomicAdd(&aside, 1)] = column;
-            end = first;
-        }
-        add_entries(A, factor, first + lane % kLanes, end, kLanes, sums);
-        __syncthreads();
-        const int count = aside, per_column = count > 0 ? max(1, kWarps / count) : 1;
-        for (int i = warp / per_column; i < count && warp < kWarps / per_column * per_column; i += kWarps / per_column) {
-            const int c = columns_aside[i], from = A.offsets[c] + warp % per_column * 32 + lane;
-            add_entries(A, msbench::to_float(x[c]), from, A.offsets[c + 1], per_column * 32, sums);
-        }
-        __syncthreads();
-    }
-}
 
 // What a block knows of the columns of a tile, whose entries warps take 32 at a time: at the first of each such step and of each column
 // there is a bit, and the column's element of x.
@@ -234,49 +152,99 @@ __global__ void __launch_bounds__(BlockSums::kThreads, 1)
     sums.collect<kStored>(shared, msbench::AddQuad(), [&](int row, float sum) { y[row] = msbench::from_float<scalar_t>(sum); });
 }
 
-template <int kLanes>
-__global__ void __launch_bounds__(kThreads, kBlocks)
-    add_products(const __grid_constant__ Matrix A, const scalar_t* x, const __grid_constant__ MemorySums sums) {
-    add_columns<kLanes>(A, x, sums);
-}
+using Bins = msbench::ProductBins<512, 12>;
+using Tile = msbench::ProductTile<512, 12>;
+constexpr int kFillBlocks = 2;  // on a multiprocessor
+constexpr int kSumThreads = 768, kSplit = 2;
 
-__global__ void __launch_bounds__(kThreads) round_sums(const float* sums, scalar_t* y, int64_t rows) {
-    const int64_t row = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-    cudaGridDependencySynchronize();
-    if (row < rows) y[row] = msbench::from_float<scalar_t>(__ldcg(sums + row));
-}
+struct FillMemory {
+    Tile products;
+    TileColumns<Bins::kTile> columns;
+};
 
-template <int kLanes>
-cudaError_t launch(Matrix A, const scalar_t* x, scalar_t* y, int64_t rows, void* workspace, cudaStream_t stream) {
-    const int64_t most = msbench::resident_blocks(add_products<kLanes>, kThreads);
-    A.share = int(std::max<int64_t>(kLeastShare, msbench::ceil_div(A.total, std::min<int64_t>(kMostShares, most / 4))));
-    const int64_t shares = A.total < A.share ? 0 : msbench::ceil_div(A.total, A.share);
-    const int64_t columns = msbench::ceil_div(A.cols, kThreads / kLanes);
-    const MemorySums sums = {static_cast<float*>(workspace)};
-    A.column_blocks = unsigned(columns);
-    const cudaError_t error = cudaMemsetAsync(sums.sums, 0, rows * sizeof(float), stream);
-    if (error != cudaSuccess) return error;
-    add_products<kLanes><<<A.column_blocks + unsigned(shares), kThreads, 0, stream>>>(A, x, sums);
-    return msbench::Launch(unsigned(msbench::ceil_div(rows, kThreads)), kThreads, stream)
-        .early()(round_sums, sums.sums, y, rows);
+// `width`: threads that look at columns.
+__global__ void __launch_bounds__(Bins::kThreads, kFillBlocks)
+    fill_bins(const __grid_constant__ Matrix A, const scalar_t* x, int width, const __grid_constant__ Bins bins) {
+    extern __shared__ __align__(16) char memory[];
+    auto& [products, columns] = *reinterpret_cast<FillMemory*>(memory);
+    const int tile_begin = int(int64_t(bins.tiles) * blockIdx.x / gridDim.x);
+    const int tile_end = int(int64_t(bins.tiles) * (blockIdx.x + 1) / gridDim.x);
+    int row[Bins::kEach];
+    scalar_t value[Bins::kEach];
+    const auto load = [&](int tile) {
+        const int64_t at = int64_t(tile) * Bins::kTile + threadIdx.x, left = A.total - at;
+        const int32_t* const rows = msbench::kept(A.row_indices + at);
+        const scalar_t* const values = msbench::kept(A.values + at);
+        if (left + threadIdx.x >= Bins::kTile) {
+#pragma unroll
+            for (int i = 0; i < Bins::kEach; ++i) {
+                row[i] = msbench::load_once(rows + i * Bins::kThreads);
+                value[i] = msbench::load_once(values + i * Bins::kThreads);
+            }
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < Bins::kEach; ++i) {
+            row[i] = -1;
+            if (i * Bins::kThreads < left) {
+                row[i] = msbench::load_once(rows + i * Bins::kThreads);
+                value[i] = msbench::load_once(values + i * Bins::kThreads);
+            }
+        }
+    };
+    load(tile_begin);
+    products.clear();
+    columns.clear();
+    msbench::FindLine<Bins::kThreads> search(A.cols, tile_begin * Bins::kTile);
+    search.finish(A.offsets);
+    TileColumns<Bins::kTile>::Column column;
+    column.load(A, x, search.low, width);
+    __syncthreads();
+    for (int tile = tile_begin; tile < tile_end; ++tile) {
+        const int begin = tile * Bins::kTile;
+        Tile::Ranks ranks;
+        products.count(bins, row, ranks);
+        columns.find(A, x, column, width, begin, int(std::min<int64_t>(int64_t(begin) + Bins::kTile, A.total)));
+        products.place(bins, tile);
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < Bins::kEach; ++i) {
+            if (row[i] < 0) continue;
+            const float factor = columns.of(int(threadIdx.x) / 32 + i * (Bins::kThreads / 32), threadIdx.x % 32);
+            products.put(bins, row[i], ranks[i], msbench::to_float(value[i]) * factor);
+        }
+        __syncthreads();
+        if (tile + 1 < tile_end) {
+            load(tile + 1);
+            column.load(A, x, columns.last, width);
+        }
+        products.clear();
+        columns.clear();
+        products.store(bins, tile);
+        __syncthreads();
+    }
 }
 
 }  // namespace
 
-extern "C" size_t spmv_csc_workspace(int64_t rows, int64_t, int64_t) {
-    return rows <= BlockSums::kMostRows ? BlockSums::bytes(rows) : rows * sizeof(float);
+extern "C" size_t spmv_csc_workspace(int64_t rows, int64_t, int64_t nnz) {
+    return rows <= BlockSums::kMostRows ? BlockSums::bytes(rows) : Bins::bytes(msbench::ceil_div(nnz, Bins::kTile));
 }
 
 extern "C" cudaError_t spmv_csc(const scalar_t* values, const int32_t* row_indices, const int32_t* col_offsets,
                                 const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, int64_t nnz, void* workspace,
                                 size_t, cudaStream_t stream) {
-    const Matrix A = {values, row_indices, col_offsets, int(cols), int(nnz), 0, 0};
+    const Matrix A = {values, row_indices, col_offsets, int(cols), int(nnz)};
     if (rows <= BlockSums::kMostRows) {
         const BlockSums sums(workspace, rows, nnz);
         const int chunk = int(msbench::ceil_div(msbench::ceil_div(nnz, sums.blocks), 32) * 32);
         return sums.launch(stream, 0)(BlockSums::stored(rows) ? block_sums<true> : block_sums<false>, A, x, y, chunk, sums);
     }
-    const int64_t mean = msbench::ceil_div(nnz, cols);
-    if (mean > 48 || cols * 32 <= 132 * kBlocks * kThreads / 2) return launch<32>(A, x, y, rows, workspace, stream);
-    return launch<8>(A, x, y, rows, workspace, stream);
+    const Bins bins(workspace, rows, msbench::ceil_div(nnz, Bins::kTile));
+    const unsigned blocks = unsigned(std::min(bins.tiles, kFillBlocks * msbench::multiprocessors()));
+    const int64_t twice_mean = msbench::ceil_div(2 * Bins::kTile * cols, nnz);  // columns of a tile
+    const int width = int(std::min<int64_t>(Bins::kThreads, msbench::ceil_div(twice_mean, 32) * 32 + 32));
+    const cudaError_t error =
+        msbench::Launch(blocks, Bins::kThreads, stream).shared(sizeof(FillMemory))(fill_bins, A, x, width, bins);
+    return error != cudaSuccess ? error : msbench::launch_sums<kSumThreads, kSplit>(bins, y, rows, stream);
 }

@@ -10,7 +10,9 @@ from tests.kernels.building import called
 SOURCE = """
 #include <msbench_block_sums.cuh>
 #include <msbench_find_line.cuh>
+#include <msbench_launch.cuh>
 #include <msbench_long_lines.cuh>
+#include <msbench_product_bins.cuh>
 #include <msbench_row_bins.cuh>
 
 using namespace msbench;
@@ -89,6 +91,48 @@ EXPORTED binned_sums(const int32_t* row, const float* term, float* sums, char* w
     if (error != cudaSuccess) return error;
     return Launch(bins.kBins, 256, 0)(sum_bins<float, 256>, bins, sums, rows);
 }
+
+using Products = ProductBins<128, 4>;
+
+__global__ void fill_products(const int32_t* row, const float* term, int count, const __grid_constant__ Products bins) {
+    __shared__ ProductTile<128, 4> products;
+    for (int tile = blockIdx.x; tile < bins.tiles; tile += gridDim.x) {
+        int own[4];
+        for (int i = 0; i < 4; ++i) {
+            const int at = tile * bins.kTile + i * 128 + int(threadIdx.x);
+            own[i] = at < count ? row[at] : -1;
+        }
+        products.clear();
+        __syncthreads();
+        ProductTile<128, 4>::Ranks ranks;
+        products.count(bins, own, ranks);
+        __syncthreads();
+        products.place(bins, tile);
+        __syncthreads();
+        for (int i = 0; i < 4; ++i) {
+            if (own[i] >= 0) products.put(bins, own[i], ranks[i], term[tile * bins.kTile + i * 128 + int(threadIdx.x)]);
+        }
+        __syncthreads();
+        products.store(bins, tile);
+        __syncthreads();
+    }
+}
+__global__ void add_products(const __grid_constant__ Products bins, float* sums, int rows) {
+    extern __shared__ __align__(16) float shared[];
+    for (int i = threadIdx.x; i < bins.height(); i += 64) shared[i] = 0;
+    __syncthreads();
+    for (int share = 0; share < 3; ++share) add_bin<64>(bins, blockIdx.x, share, 3, shared);
+    __syncthreads();
+    for (int i = threadIdx.x; i < bins.height(); i += 64) {
+        const int at = blockIdx.x * bins.height() + i;
+        if (at < rows) sums[at] = shared[i];
+    }
+}
+EXPORTED product_sums(const int32_t* row, const float* term, float* sums, char* workspace, int64_t count, int64_t rows) {
+    const Products bins(workspace, rows, ceil_div(count, Products::kTile));
+    fill_products<<<3, 128>>>(row, term, int(count), bins);
+    return Launch(bins.kBins, 64, 0).shared(sizeof(float) << bins.shift)(add_products, bins, sums, int(rows));
+}
 """
 
 
@@ -147,7 +191,7 @@ def test_each_row_is_added_once_a_warp(rows: int) -> None:
 
 @pytest.mark.parametrize("skewed", [False, True])
 @pytest.mark.parametrize("rows", [1, 300, 3000])
-@pytest.mark.parametrize("function", ["binned_sums"])
+@pytest.mark.parametrize("function", ["binned_sums", "product_sums"])
 def test_sums_by_row(function: str, rows: int, skewed: bool) -> None:
     """Twice, in a workspace that holds NaN; one row may have most of the terms."""
     rng = np.random.default_rng(rows)
