@@ -53,6 +53,12 @@ struct LinesOfTile {
         ends = all ? scratch : offsets + first + 1;
         count = all ? ended : lines - first;
     }
+    // Of at most kThreads lines, of which each thread knows where its own ends; threads beyond them have a number that no entry reaches.
+    __device__ LinesOfTile(int own_end, int begin, int end, int* scratch) : ends(scratch) {
+        first = __syncthreads_count(own_end <= begin);
+        if (int(threadIdx.x) >= first) scratch[threadIdx.x - first] = own_end;
+        count = __syncthreads_count(own_end < end) - first;
+    }
     __device__ int operator()(int entry) const {
         int low = 0, high = count;  // how many lines end at or before this entry
         while (low < high) {
