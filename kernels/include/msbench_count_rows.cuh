@@ -5,7 +5,7 @@
 // barrier every block sums up the grid's counts, and so knows where rows begin. An entry moves once, straight to its place.
 //
 // msbench_pack_rows.cuh has bins of neighbouring rows instead, each of which is one block's. Where few rows have most of the entries, so
-// has one bin, and of its block only a warp for every 32 tiles has work: 84000 entries by two warps for 335544 in 55 tiles, skewed.
+// has one bin, and its block most of the work.
 // Here blocks have equal shares, whatever the rows.
 //
 // Bound: a launch, two grid barriers, rows read twice and the rest once; an addition in L2 for each row of a share (at most one an

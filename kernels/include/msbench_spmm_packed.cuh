@@ -2,10 +2,9 @@
 //
 // - `direct` (msbench_spmm_direct.cuh), for few products: one launch, sums in L2.
 // - `counted`, for up to 2¹⁹ entries, 32768 rows and 1024 columns of X: rows are packed by counts (msbench_count_rows.cuh), and multiplied
-//   out of L2. Both share entries out evenly, however long rows are: a skewed matrix of 335544 entries times 512 columns took 1.3 ms
-//   by way of bins (cuSPARSE 0.15; H200, 2026-11-24).
-// - `binned`, else: rows are packed through bins (msbench_pack_rows.cuh), then multiplied as spmm_csr does it. For long products,
-//   which tiles are for, and more entries than a cooperative grid holds.
+//   out of L2, however long rows are.
+// - `bins` (msbench_spmm_bins.cuh), for narrow X: bins of rows are put in order in shared memory and multiplied from there.
+// - `packed`, else: rows are packed through bins (msbench_pack_rows.cuh), then multiplied as spmm_csr does it.
 //
 // The limits of `direct` and `counted` are by reckoning. Rows that are even and many columns would rather have
 // tiles; a launcher can't see which it has, so the limit lies where packing weighs as much as what tiles gain.
@@ -13,39 +12,52 @@
 
 #include "msbench_count_rows.cuh"
 #include "msbench_pack_rows.cuh"
+#include "msbench_spmm_bins.cuh"
 #include "msbench_spmm_direct.cuh"
 #include "msbench_spmm_gather.cuh"
 #include "msbench_spmm_tiles.cuh"
 
 namespace msbench {
 
-enum class PackedPlan { kDirect, kCounted, kBinned };
+enum class PackedPlan { kDirect, kCounted, kBins, kPacked };
 
 constexpr int64_t kMostCountedColumns = 1024;
 // Shares of long rows: more than kMostShares, so that the blocks that start last are done soon (656 of 335544 entries instead of 2622).
 constexpr int kCountedShares = 512;
 
-inline PackedPlan packed_plan(int64_t rows, int64_t total, int64_t K) {
+// `pieces`: X and Y are aligned to 16 bytes, and K is a multiple of kPiece.
+inline PackedPlan packed_plan(int64_t rows, int64_t cols, int64_t total, int64_t K, bool pieces) {
     if (worth_direct(rows, total, K)) return PackedPlan::kDirect;
-    const bool counted = rows <= kMostCountedRows && total <= kMostCountedEntries && K <= kMostCountedColumns;
-    return counted ? PackedPlan::kCounted : PackedPlan::kBinned;
+    if (rows <= kMostCountedRows && total <= kMostCountedEntries && K <= kMostCountedColumns) return PackedPlan::kCounted;
+    if (pieces && worth_bins(rows, total, K)) return PackedPlan::kBins;
+    return PackedPlan::kPacked;
 }
 
-inline size_t packed_workspace(int64_t rows, int64_t cols, int64_t total, int64_t K) {
-    const PackedPlan plan = packed_plan(rows, total, K);
-    if (plan == PackedPlan::kDirect) return direct_bytes(rows, K);
-    // What packing takes is read no more when rows are multiplied.
-    if (plan == PackedPlan::kCounted)
-        return packed_bytes(rows, total) + std::max(RowCounts::bytes(rows, total), gather_bytes(K, kCountedShares));
-    size_t room = std::max(bins_bytes(total), gather_bytes(K));
+inline size_t plan_workspace(PackedPlan plan, int64_t rows, int64_t cols, int64_t total, int64_t K) {
+    switch (plan) {
+        case PackedPlan::kDirect: return direct_bytes(rows, K);
+        // What packing takes is read no more when rows are multiplied.
+        case PackedPlan::kCounted:
+            return packed_bytes(rows, total) + std::max(RowCounts::bytes(rows, total), gather_bytes(K, kCountedShares));
+        case PackedPlan::kBins: return multiply_bins_bytes(rows, total, K);
+        default: break;
+    }
+    size_t room = std::max(bins_bytes(rows, total), gather_bytes(K));
     if (worth_tiles(cols, total, K)) room = std::max(room, tiles_bytes(rows, total, K));
     return packed_bytes(rows, total) + room;
 }
 
+inline size_t packed_workspace(int64_t rows, int64_t cols, int64_t total, int64_t K) {
+    const auto needed = [&](bool pieces) { return plan_workspace(packed_plan(rows, cols, total, K, pieces), rows, cols, total, K); };
+    return std::max(needed(false), K % kPiece == 0 ? needed(true) : 0);
+}
+
 template <typename Matrix>
 cudaError_t multiply_packed(const Matrix& A, const scalar_t* X, scalar_t* Y, int64_t K, void* workspace, cudaStream_t stream) {
-    const PackedPlan plan = packed_plan(A.rows, A.total, K);
+    const bool pieces = packets_allowed(X, Y) && K % kPiece == 0;
+    const PackedPlan plan = packed_plan(A.rows, A.cols, A.total, K, pieces);
     if (plan == PackedPlan::kDirect) return multiply_directly(A, X, Y, K, workspace, stream);
+    if (plan == PackedPlan::kBins) return multiply_by_bins(A, X, Y, K, workspace, stream);
     PackedRows rows;
     void* room = static_cast<char*>(workspace) + packed_bytes(A.rows, A.total);
     if (plan == PackedPlan::kCounted) {
@@ -53,10 +65,8 @@ cudaError_t multiply_packed(const Matrix& A, const scalar_t* X, scalar_t* Y, int
         if (error != cudaSuccess) return error;
         return gather(rows, X, Y, K, room, true, stream, kCountedShares);  // not early: nothing is known of that behind a cooperative grid
     }
-    const cudaError_t error = A.total >= kManyEntries ? pack_rows<768>(A, workspace, &rows, stream)
-                                                      : pack_rows<256>(A, workspace, &rows, stream);
+    const cudaError_t error = pack_rows(A, workspace, &rows, stream);
     if (error != cudaSuccess) return error;
-    const bool pieces = packets_allowed(X, Y) && K % kPiece == 0;
     if (pieces && worth_tiles(A.cols, A.total, K)) return multiply_by_tiles(rows, X, Y, K, room, false, stream);
     return gather(rows, X, Y, K, room, false, stream);
 }

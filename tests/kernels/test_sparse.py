@@ -224,11 +224,19 @@ PACKING = """
 
 using namespace msbench;
 
-EXPORTED pack(const float* values, const int32_t* row_indices, const int32_t* second, char* workspace, int64_t rows, int64_t cols, int64_t total,
-              int64_t csc) {
+template <typename Matrix>
+cudaError_t pack_by(int64_t counts, const Matrix& A, char* workspace) {
     PackedRows out;
-    if (csc) return pack_rows_by_counts(CscMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, workspace, &out, 0);
-    return pack_rows_by_counts(CooMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, workspace, &out, 0);
+    return counts ? pack_rows_by_counts(A, workspace, &out, 0) : pack_rows(A, workspace, &out, 0);
+}
+EXPORTED pack(const float* values, const int32_t* row_indices, const int32_t* second, char* workspace, int64_t rows, int64_t cols, int64_t total,
+              int64_t csc, int64_t counts) {
+    if (csc) return pack_by(counts, CscMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, workspace);
+    return pack_by(counts, CooMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, workspace);
+}
+EXPORTED room(int64_t* bytes, int64_t rows, int64_t total, int64_t counts) {
+    *bytes = int64_t(packed_bytes(rows, total) + (counts ? RowCounts::bytes(rows, total) : bins_bytes(rows, total)));
+    return 0;
 }
 EXPORTED multiply(const float* values, const int32_t* row_indices, const int32_t* second, const float* X, float* Y, int64_t rows, int64_t cols,
                   int64_t total, int64_t K, int64_t csc) {
@@ -253,16 +261,18 @@ def matrix(
     return [rng.integers(-8, 9, total).astype(np.float32), row, second], row, col
 
 
+@pytest.mark.parametrize("counts", [False, True])
 @pytest.mark.parametrize("csc", [False, True])
 @pytest.mark.parametrize(
     ("rows", "cols", "total", "skewed"),
     [(1, 1, 1, False), (1, 40, 5000, False), (5001, 300, 3000, True), (300, 9000, 40000, True)],
 )
-def test_rows_packed_by_counts(rows: int, cols: int, total: int, skewed: bool, csc: bool) -> None:
-    """Twice, in a workspace that holds garbage: rows, and shares of the entries, may be empty or have nearly all of them."""
+def test_packed_rows(rows: int, cols: int, total: int, skewed: bool, csc: bool, counts: bool) -> None:
+    """Twice, in a workspace that holds garbage: rows, bins and shares of the entries may be empty or have nearly all of them."""
     given, row, col = matrix(rows, cols, total, skewed, csc)
-    workspace = np.full(8 * total + 4 * (rows + 1) + 512 + 4 * (rows + 4 + total), 255, np.uint8)
-    packed = called("float", PACKING, "pack", *given, workspace, rows, cols, total, int(csc), times=2)[3]
+    room = int(called("float", PACKING, "room", np.zeros(1, np.int64), rows, total, int(counts))[0][0])
+    workspace = np.full(room, 255, np.uint8)
+    packed = called("float", PACKING, "pack", *given, workspace, rows, cols, total, int(csc), int(counts), times=2)[3]
     entries = packed[: 8 * total].view([("column", np.int32), ("value", np.float32)])
     offsets = packed[8 * total : 8 * total + 4 * (rows + 1)].view(np.int32)
     np.testing.assert_array_equal(offsets, np.searchsorted(np.sort(row), np.arange(rows + 1)))
