@@ -4,6 +4,8 @@
 // - `counted`, for up to 2¹⁹ entries, 32768 rows and 1024 columns of X: rows are packed by counts (msbench_count_rows.cuh), and multiplied
 //   out of L2, however long rows are.
 // - `bins` (msbench_spmm_bins.cuh), for narrow X: bins of rows are put in order in shared memory and multiplied from there.
+// - `tiles` and `chunks` (msbench_spmm_chunks.cuh), for wide X: bins are put in order in shared memory and sliced from there, for tiles of X in
+//   shared memory. Chunks, where X has too many rows for a tile, in fp32 only.
 // - `packed`, else: rows are packed through bins (msbench_pack_rows.cuh), then multiplied as spmm_csr does it.
 //
 // The limits of `direct` and `counted` are by reckoning. Rows that are even and many columns would rather have
@@ -13,13 +15,13 @@
 #include "msbench_count_rows.cuh"
 #include "msbench_pack_rows.cuh"
 #include "msbench_spmm_bins.cuh"
+#include "msbench_spmm_chunks.cuh"
 #include "msbench_spmm_direct.cuh"
 #include "msbench_spmm_gather.cuh"
-#include "msbench_spmm_tiles.cuh"
 
 namespace msbench {
 
-enum class PackedPlan { kDirect, kCounted, kBins, kPacked };
+enum class PackedPlan { kDirect, kCounted, kBins, kTiles, kChunks, kPacked };
 
 constexpr int64_t kMostCountedColumns = 1024;
 // Shares of long rows: more than kMostShares, so that the blocks that start last are done soon (656 of 335544 entries instead of 2622).
@@ -30,6 +32,8 @@ inline PackedPlan packed_plan(int64_t rows, int64_t cols, int64_t total, int64_t
     if (worth_direct(rows, total, K)) return PackedPlan::kDirect;
     if (rows <= kMostCountedRows && total <= kMostCountedEntries && K <= kMostCountedColumns) return PackedPlan::kCounted;
     if (pieces && worth_bins(rows, total, K)) return PackedPlan::kBins;
+    if (pieces && worth_tiles(cols, total, K) && windows_fit(rows, total, kChunkWindow)) return PackedPlan::kTiles;
+    if (pieces && worth_chunks(rows, cols, total, K)) return PackedPlan::kChunks;
     return PackedPlan::kPacked;
 }
 
@@ -40,6 +44,8 @@ inline size_t plan_workspace(PackedPlan plan, int64_t rows, int64_t cols, int64_
         case PackedPlan::kCounted:
             return packed_bytes(rows, total) + std::max(RowCounts::bytes(rows, total), gather_bytes(K, kCountedShares));
         case PackedPlan::kBins: return multiply_bins_bytes(rows, total, K);
+        case PackedPlan::kTiles: return bin_tiles_bytes(rows, total, K);
+        case PackedPlan::kChunks: return chunks_bytes(rows, cols, total, K);
         default: break;
     }
     size_t room = std::max(bins_bytes(rows, total), gather_bytes(K));
@@ -58,6 +64,10 @@ cudaError_t multiply_packed(const Matrix& A, const scalar_t* X, scalar_t* Y, int
     const PackedPlan plan = packed_plan(A.rows, A.cols, A.total, K, pieces);
     if (plan == PackedPlan::kDirect) return multiply_directly(A, X, Y, K, workspace, stream);
     if (plan == PackedPlan::kBins) return multiply_by_bins(A, X, Y, K, workspace, stream);
+    if (plan == PackedPlan::kTiles) return multiply_by_bin_tiles(A, X, Y, K, workspace, stream);
+    if constexpr (std::is_same_v<scalar_t, float>) {
+        if (plan == PackedPlan::kChunks) return multiply_by_chunks(A, X, Y, K, workspace, stream);
+    }
     PackedRows rows;
     void* room = static_cast<char*>(workspace) + packed_bytes(A.rows, A.total);
     if (plan == PackedPlan::kCounted) {

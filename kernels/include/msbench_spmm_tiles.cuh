@@ -130,8 +130,8 @@ struct TileSums {
 
 // Multiplies a stream of slices by the tile, or one of a wide slice, whose end is looked at behind the loop, which then
 // stays short.
-template <bool kWideStream>
-__device__ __forceinline__ void multiply_stream(const Slices& a, Stream head, const char* X, char* ring, TileSums& sums) {
+template <bool kWideStream, typename Sums>
+__device__ __forceinline__ void multiply_stream(const Slices& a, Stream head, const char* X, char* ring, Sums& sums) {
     const int lane = threadIdx.x % 32;
     const char* entries = reinterpret_cast<const char*>(a.entries + head.first) + lane * 16;
     const auto issue = [&](int chunk) {

@@ -298,6 +298,61 @@ def test_products_by_sums_in_memory(rows: int, cols: int, total: int, K: int, sk
     np.testing.assert_array_equal(Y, expected)
 
 
+BINS = """
+#include <msbench_spmm_bins.cuh>
+#include <msbench_spmm_chunks.cuh>
+
+using namespace msbench;
+
+template <typename Matrix>
+cudaError_t multiply_by(int64_t plan, const Matrix& A, const float* X, float* Y, int64_t K, char* workspace) {
+    if (plan == 0) return multiply_by_bins(A, X, Y, K, workspace, 0);
+    if (plan == 1) return multiply_by_bin_tiles(A, X, Y, K, workspace, 0);
+    return multiply_by_chunks(A, X, Y, K, workspace, 0);
+}
+EXPORTED multiply(const float* values, const int32_t* row_indices, const int32_t* second, const float* X, float* Y, char* workspace,
+                  int64_t rows, int64_t cols, int64_t total, int64_t K, int64_t csc, int64_t plan) {
+    if (csc) return multiply_by(plan, CscMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, X, Y, K, workspace);
+    return multiply_by(plan, CooMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, X, Y, K, workspace);
+}
+EXPORTED room(int64_t* bytes, int64_t rows, int64_t cols, int64_t total, int64_t K, int64_t plan) {
+    if (plan == 0) *bytes = multiply_bins_bytes(rows, total, K);
+    else *bytes = plan == 1 ? bin_tiles_bytes(rows, total, K) : chunks_bytes(rows, cols, total, K);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("csc", [False, True])
+@pytest.mark.parametrize(
+    ("plan", "rows", "cols", "total", "K", "skewed"),
+    [
+        ("bins", 1, 1, 1, 4, False),
+        ("bins", 1003, 777, 9055, 128, False),
+        ("bins", 70000, 5, 300, 4, False),  # most rows are empty
+        ("bins", 1003, 777, 29055, 68, True),  # a bin that doesn't fit
+        ("bins", 9, 5777, 12000, 132, True),
+        ("tiles", 1, 1, 1, 4, False),
+        ("tiles", 9000, 1000, 50000, 64, False),
+        ("tiles", 300, 1000, 15000, 516, True),  # a window that doesn't fit, and a row in wide slices
+        ("chunks", 1, 2049, 1, 4, False),
+        ("chunks", 300, 5000, 12000, 272, False),
+        ("chunks", 500, 5000, 31000, 40, True),
+    ],
+)
+def test_products_by_bins(plan: str, rows: int, cols: int, total: int, K: int, skewed: bool, csc: bool) -> None:
+    """Twice, in a workspace that holds NaN: large bins are counted, and the count is zero again behind a call."""
+    number = ("bins", "tiles", "chunks").index(plan)
+    given, row, col = matrix(rows, cols, total, skewed, csc)
+    X = np.random.default_rng(K).integers(-8, 9, (cols, K)).astype(np.float32)
+    room = int(called("float", BINS, "room", np.zeros(1, np.int64), rows, cols, total, K, number)[0][0])
+    arrays = [*given, X, np.full((rows, K), np.nan, np.float32), np.full(room, 255, np.uint8)]
+    Y = called("float", BINS, "multiply", *arrays, rows, cols, total, K, int(csc), number, times=2)[4]
+    expected = np.zeros((rows, K), np.float32)
+    np.add.at(expected, row, given[0][:, None] * X[col])
+    np.testing.assert_array_equal(Y, expected)
+
+
 SHARES = """
 #include <msbench_spmm_shares.cuh>
 
