@@ -2,7 +2,7 @@
 //
 // - `direct` (msbench_spmm_direct.cuh), for few products: one launch, sums in L2.
 // - `counted`, for up to 2¹⁹ entries, 32768 rows and 1024 columns of X: rows are packed by counts (msbench_count_rows.cuh), and multiplied
-//   out of L2, however long rows are.
+//   in equal shares (msbench_spmm_shares.cuh) or, where X is large, by gathers, however long rows are.
 // - `bins` (msbench_spmm_bins.cuh), for narrow X: bins of rows are put in order in shared memory and multiplied from there.
 // - `tiles` and `chunks` (msbench_spmm_chunks.cuh), for wide X: bins are put in order in shared memory and sliced from there, for tiles of X in
 //   shared memory. Chunks, where X has too many rows for a tile, in fp32 only.
@@ -18,14 +18,21 @@
 #include "msbench_spmm_chunks.cuh"
 #include "msbench_spmm_direct.cuh"
 #include "msbench_spmm_gather.cuh"
+#include "msbench_spmm_shares.cuh"
 
 namespace msbench {
 
 enum class PackedPlan { kDirect, kCounted, kBins, kTiles, kChunks, kPacked };
 
 constexpr int64_t kMostCountedColumns = 1024;
+// Bytes of X up to which it is read from L2 by shares, all columns at once; else by gathers, a few columns at a time.
+constexpr int64_t kMostSharedX = 24 << 20;
 // Shares of long rows: more than kMostShares, so that the blocks that start last are done soon (656 of 335544 entries instead of 2622).
 constexpr int kCountedShares = 512;
+
+inline bool counted_by_shares(int64_t cols, int64_t K) {
+    return cols * K * int64_t(sizeof(scalar_t)) <= kMostSharedX;
+}
 
 // `pieces`: X and Y are aligned to 16 bytes, and K is a multiple of kPiece.
 inline PackedPlan packed_plan(int64_t rows, int64_t cols, int64_t total, int64_t K, bool pieces) {
@@ -42,7 +49,9 @@ inline size_t plan_workspace(PackedPlan plan, int64_t rows, int64_t cols, int64_
         case PackedPlan::kDirect: return direct_bytes(rows, K);
         // What packing takes is read no more when rows are multiplied.
         case PackedPlan::kCounted:
-            return packed_bytes(rows, total) + std::max(RowCounts::bytes(rows, total), gather_bytes(K, kCountedShares));
+            return packed_bytes(rows, total) + std::max(RowCounts::bytes(rows, total), counted_by_shares(cols, K)
+                                                                                            ? shares_bytes(rows, total, K)
+                                                                                            : gather_bytes(K, kCountedShares));
         case PackedPlan::kBins: return multiply_bins_bytes(rows, total, K);
         case PackedPlan::kTiles: return bin_tiles_bytes(rows, total, K);
         case PackedPlan::kChunks: return chunks_bytes(rows, cols, total, K);
@@ -73,6 +82,7 @@ cudaError_t multiply_packed(const Matrix& A, const scalar_t* X, scalar_t* Y, int
     if (plan == PackedPlan::kCounted) {
         const cudaError_t error = pack_rows_by_counts(A, workspace, &rows, stream);
         if (error != cudaSuccess) return error;
+        if (counted_by_shares(A.cols, K)) return multiply_by_shares(rows, X, Y, K, room, stream);
         return gather(rows, X, Y, K, room, true, stream, kCountedShares);  // not early: nothing is known of that behind a cooperative grid
     }
     const cudaError_t error = pack_rows(A, workspace, &rows, stream);
