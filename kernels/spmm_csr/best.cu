@@ -6,6 +6,7 @@
 // - `tiles` (msbench_spmm_tiles.cuh), else, while X has at most 2496 rows and there is work enough: A is cut into slices of eight rows
 //   of similar length with interleaved entries, and streams past 64 bytes of each row of X that stay in shared memory. What
 //   cuSPARSE reads from L2 here, 88 GB at 2¹⁸ rows and 8.4 TB/s, comes from shared memory.
+// - `runs` (msbench_spmm_runs.cuh), else, for 2¹⁷ rows and more: rows of X from L2, 256 bytes at a time, for eight rows of A in a stream.
 // - `gather` (msbench_spmm_gather.cuh), else: rows of X from L2, 256 or 512 bytes at a time.
 //
 // Bound: neither bytes nor FLOPs, but reads of X: nnz * K * size at 132 * 128 B a clock from shared memory, or 7 to 8.8 TB/s
@@ -17,6 +18,7 @@
 // even matrices more there than a full row costs.
 
 #include "msbench_spmm_gather.cuh"
+#include "msbench_spmm_runs.cuh"
 #include "msbench_spmm_shares.cuh"
 #include "msbench_spmm_tiles.cuh"
 
@@ -41,5 +43,6 @@ extern "C" cudaError_t spmm_csr(const scalar_t* values, const int32_t* col_indic
     if (pieces && msbench::worth_tiles(cols, nnz, K)) {
         return msbench::multiply_by_tiles(A, X, Y, K, workspace, true, stream);
     }
+    if (pieces && msbench::worth_runs(rows)) return msbench::multiply_by_runs(A, X, Y, K, workspace, stream);
     return msbench::gather(A, X, Y, K, workspace, true, stream);
 }
