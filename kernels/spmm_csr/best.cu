@@ -6,6 +6,8 @@
 // - `tiles` (msbench_spmm_tiles.cuh), else, while X has at most 2496 rows and there is work enough: A is cut into slices of eight rows
 //   of similar length with interleaved entries, and streams past 64 bytes of each row of X that stay in shared memory. What
 //   cuSPARSE reads from L2 here, 88 GB at 2¹⁸ rows and 8.4 TB/s, comes from shared memory.
+// - `short` (msbench_spmm_short.cuh), else, for fewer than 2²² products that can't go in pieces of 16 bytes: all that is read is asked for
+//   at once.
 // - `runs` (msbench_spmm_runs.cuh), else, for 2¹⁷ rows and more: rows of X from L2, 256 bytes at a time, for eight rows of A in a stream.
 // - `gather` (msbench_spmm_gather.cuh), else: rows of X from L2, 256 or 512 bytes at a time.
 //
@@ -14,12 +16,13 @@
 //
 // Measured (H200, 2026-11-24, us, an empty call takes 2.8 in that loop): 16384,2048,335544,512 skewed 101 by `shares` (bf16 69), 391 (419) by
 // `gather`, where one warp writes all slices of the full row. 15055 entries times 77: `gather` 7.7 (7.8), skewed 18.3 (18.9); `shares` 9.2
-// (9.2) and 12.6 (12.8). So what is over in a few microseconds is left to `gather`: entries by way of shared memory and heads of rows cost
+// (9.2) and 12.6 (12.8). So what is over in a few microseconds has no shares: entries by way of shared memory and heads of rows cost
 // even matrices more there than a full row costs.
 
 #include "msbench_spmm_gather.cuh"
 #include "msbench_spmm_runs.cuh"
 #include "msbench_spmm_shares.cuh"
+#include "msbench_spmm_short.cuh"
 #include "msbench_spmm_tiles.cuh"
 
 constexpr int64_t kLeastShared = 1 << 22;  // products
@@ -43,6 +46,7 @@ extern "C" cudaError_t spmm_csr(const scalar_t* values, const int32_t* col_indic
     if (pieces && msbench::worth_tiles(cols, nnz, K)) {
         return msbench::multiply_by_tiles(A, X, Y, K, workspace, true, stream);
     }
+    if (!pieces && nnz * K < msbench::kMostShort) return msbench::multiply_shortly(A, X, Y, K, workspace, stream);
     if (pieces && msbench::worth_runs(rows)) return msbench::multiply_by_runs(A, X, Y, K, workspace, stream);
     return msbench::gather(A, X, Y, K, workspace, true, stream);
 }
