@@ -100,7 +100,9 @@ class Beside:
     coordinator: int
 
     def __call__(self) -> CudaExecutor:
-        return CudaExecutor(self.gpu, self.tools, beside=self)
+        """In a process that has not used CUDA: it sees no other GPU, on which a thread of its own would begin."""
+        os.environ["CUDA_VISIBLE_DEVICES"] = self.gpu.uuid
+        return CudaExecutor(replace(self.gpu, index=0), self.tools, beside=self)
 
 
 class CudaExecutor:

@@ -361,8 +361,13 @@ def test_tasks_side_by_side_are_checked_and_measured_in_the_same_processes(
     assert not any(Path(f"/proc/{pid}").exists() for pid in {*referees, *opened})
 
 
-def test_beside_it_others_know_what_it_knows(executor: CudaExecutor, fake: FakeGpu) -> None:
-    made = pickle.loads(pickle.dumps(executor.beside()))()
+def test_beside_it_others_know_what_it_knows_and_see_no_other_gpu(
+    executor: CudaExecutor, fake: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    beside = executor.beside()
+    made = pickle.loads(pickle.dumps(dataclasses.replace(beside, gpu=dataclasses.replace(beside.gpu, index=3))))()
+    assert (os.environ["CUDA_VISIBLE_DEVICES"], made.gpu) == (executor.gpu.uuid, executor.gpu)
     assert made.device() == executor.device()
     assert made.ceilings() == CEILINGS
     assert made._runner_binary == fake.runner

@@ -112,8 +112,12 @@ def test_softmaxes_of_rows_that_count_other_keys(size: float, look: int) -> None
     q, k, v = (rng.uniform(-1, 1, (n, 32)).astype(np.float32) for n in (4, S, S))
     q, k = q * np.float32(size), k * np.float32(size)
     _, lists = called("float", SOURCE, "sorted", mask, np.zeros((S // 4, S // WINDOW, BYTES), np.uint8), S, 1)
-    *_, y = called("float", SOURCE, "softmaxes", q, k, v, lists[-1].copy(), np.empty((4, 32), np.float32), S // WINDOW, look)
-    np.testing.assert_allclose(y, softmax_rows(q, k, v, counts(mask[0])[-4:]), rtol=0, atol=2e-6 * max(1, size * size / 100))
+    *_, y = called(
+        "float", SOURCE, "softmaxes", q, k, v, lists[-1].copy(), np.empty((4, 32), np.float32), S // WINDOW, look
+    )
+    np.testing.assert_allclose(
+        y, softmax_rows(q, k, v, counts(mask[0])[-4:]), rtol=0, atol=2e-6 * max(1, size * size / 100)
+    )
 
 
 def test_a_row_by_its_maximum() -> None:
@@ -123,5 +127,7 @@ def test_a_row_by_its_maximum() -> None:
     mask = rng.uniform(-1, 1, (S, S)).astype(np.float32)
     mask[7] = 1
     *_, y, _ = called("float", SOURCE, "by_maximum", q, k, v, np.empty((S, D), np.float32), mask, S, D)
-    expected = np.concatenate([softmax_rows(q[i : i + 1] * np.log2(np.e), k, v, counts(mask)[i : i + 1]) for i in range(S)])
+    expected = np.concatenate(
+        [softmax_rows(q[i : i + 1] * np.log2(np.e), k, v, counts(mask)[i : i + 1]) for i in range(S)]
+    )
     np.testing.assert_allclose(y, expected, atol=2e-5)
