@@ -315,22 +315,31 @@ class Store(Runs):
         raise UnknownNameError("recorded device", wanted, [d.name for d in devices])
 
     def recorded_devices(self) -> list[Device]:
-        """The devices that something was measured on: the one with the most tasks first, of equals the one measured on last."""
+        """The devices that something was measured on: the one with the most current versions first, of equals the one used last.
+
+        Current is the newest version of each origin and label of a task, such as the kernel that is shipped as its best.
+        """
         query = (
-            select(DeviceRow)
+            select(DeviceRow, VersionRow, func.max(EvaluationRow.started_at))
             .join(EvaluationRow, col(EvaluationRow.device_id) == col(DeviceRow.id))
             .join(VersionRow, col(VersionRow.id) == col(EvaluationRow.version_id))
             .join(MeasurementRow, col(MeasurementRow.evaluation_id) == col(EvaluationRow.id))
             .where(col(EvaluationRow.recorded_from).is_(None), col(MeasurementRow.median_ns).is_not(None))
-            .group_by(col(DeviceRow.id))
-            .order_by(
-                func.count(func.distinct(VersionRow.task_id)).desc(),
-                func.max(EvaluationRow.started_at).desc(),
-                col(DeviceRow.id),
-            )
+            .group_by(col(DeviceRow.id), col(VersionRow.id))
+            .order_by(col(VersionRow.created_at), col(VersionRow.id), col(DeviceRow.id).desc())
         )
         with self.session() as session:
-            return [convert.to_device(row) for row in session.exec(query)]
+            rows = list(session.exec(query))
+            current = {(v.task_id, v.origin, v.label): v.id for _, v, _ in rows}
+            timed: dict[str, int] = {}
+            last: dict[str, str] = {}
+            for device, version, at in rows:
+                is_current = current[version.task_id, version.origin, version.label] == version.id
+                timed[device.id] = timed.get(device.id, 0) + is_current
+                last[device.id] = max(last.get(device.id, ""), at)
+            devices = {device.id: device for device, _, _ in rows}
+            ordered = sorted(devices, key=lambda id: (timed[id], last[id], id), reverse=True)
+            return [convert.to_device(devices[id]) for id in ordered]
 
     def trials(self, study: Study | None = None) -> list[Trial]:
         """All trials of the evaluator (of a study), oldest recording first; see ``store.proofs`` for the newest."""

@@ -171,15 +171,21 @@ def test_recorded_devices_and_newest_ceilings(told: Store) -> None:
     assert told.ceilings("0" * 32) is None
 
 
-def test_the_device_that_timed_the_most_tasks_comes_first_then_the_one_that_timed_last() -> None:
+def test_the_device_that_timed_the_most_current_versions_comes_first_then_the_one_used_last() -> None:
     other = replace(GPU, uuid="GPU-2", name="another GPU")
-    second = replace(OP, name="second")
+    first, second = candidate(OP, "best", Origin.EXPERT), candidate(OP, "best", Origin.EXPERT, body="// faster\n")
+    naive = candidate(OP, "naive", Origin.NAIVE)
     with Store(":memory:") as store:
-        for operator, device, at in ((OP, GPU, 1.0), (OP, other, 2.0)):
-            store.add_evaluations(operator, measured(operator, {candidate(operator, "a"): 0.5}, at=at, device=device))
-        assert [one.name for one in store.recorded_devices()] == [other.name, GPU.name]
-        store.add_evaluations(second, measured(second, {candidate(second, "a"): 0.5}, at=0.0))
-        assert [one.name for one in store.recorded_devices()] == [GPU.name, other.name]
+
+        def names() -> list[str]:
+            return [one.name for one in store.recorded_devices()]
+
+        for device, at in ((GPU, 1.0), (other, 2.0)):
+            store.add_evaluations(OP, measured(OP, {naive: 0.2, first: 0.5}, at=at, device=device))
+        assert names() == [other.name, GPU.name]
+        store.add_evaluations(OP, measured(OP, {naive: 0.2, second: 0.6}, at=3.0))
+        store.add_evaluations(OP, measured(OP, {naive: 0.2, first: 0.5}, at=4.0, device=other))
+        assert names() == [GPU.name, other.name]
 
 
 def test_bounds_are_of_all_measured_ceilings(told: Store) -> None:
