@@ -2,10 +2,44 @@
 // few threads, and more of them shorter parts of tiles.
 #pragma once
 
-#include "msbench_cluster.cuh"
+#include "msbench_launch.cuh"
 #include "msbench_product_bins.cuh"
+#ifdef __NVCC__
+#include "msbench_cluster.cuh"
+#endif
 
 namespace msbench {
+
+// The processor's executor has no clusters: there a block has a bin.
+#ifdef __NVCC__
+template <int kSplit>
+constexpr int kBlocksABin = kSplit;
+#else
+template <int kSplit>
+constexpr int kBlocksABin = 1;
+#endif
+
+template <int kSplit>
+__device__ __forceinline__ void sync_bin() {
+#ifdef __NVCC__
+    cooperative_groups::this_cluster().sync();
+#else
+    __syncthreads();
+#endif
+}
+
+// The sum of what the blocks of a bin have at the same place.
+template <int kSplit>
+__device__ __forceinline__ float sum_of_blocks(const float* own) {
+#ifdef __NVCC__
+    float sum = 0;
+#pragma unroll
+    for (int other = 0; other < kSplit; ++other) sum += *cooperative_groups::this_cluster().map_shared_rank(own, other);
+    return sum;
+#else
+    return *own;
+#endif
+}
 
 // y [rows] = the sums of products by row. A cluster of kSplit blocks a bin; height() floats of shared memory.
 template <typename T, int kThreads, int kSplit, typename Bins>
@@ -17,23 +51,24 @@ __global__ void __launch_bounds__(kThreads, 2) sum_products(const __grid_constan
     __syncthreads();
     add_bin<kThreads>(bins, bin, share, kSplit, sums);
 
-    cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
-    cluster.sync();
+    sync_bin<kSplit>();
     for (int i = share * kThreads + int(threadIdx.x); i < bins.height(); i += kSplit * kThreads) {
-        float sum = 0;
-#pragma unroll
-        for (int other = 0; other < kSplit; ++other) sum += *cluster.map_shared_rank(sums + i, other);
         const int64_t row = (int64_t(bin) << bins.shift) + i;
-        if (row < rows) y[row] = from_float<T>(sum);
+        if (row < rows) y[row] = from_float<T>(sum_of_blocks<kSplit>(sums + i));
     }
-    cluster.sync();  // before a block whose sums are read is gone
+    sync_bin<kSplit>();  // before a block whose sums are read is gone
 }
 
 template <int kThreads, int kSplit, typename T, typename Bins>
 cudaError_t launch_sums(const Bins& bins, T* y, int64_t rows, cudaStream_t stream) {
-    Launch launch(Bins::kBins * kSplit, kThreads, stream);
+    constexpr int kBlocks = kBlocksABin<kSplit>;
+    Launch launch(Bins::kBins * kBlocks, kThreads, stream);
     launch.shared(sizeof(float) << bins.shift).early();
-    return launch_clusters(kSplit, launch, sum_products<T, kThreads, kSplit, Bins>, bins, y, rows);
+#ifdef __NVCC__
+    return launch_clusters(kBlocks, launch, sum_products<T, kThreads, kBlocks, Bins>, bins, y, rows);
+#else
+    return launch(sum_products<T, kThreads, kBlocks, Bins>, bins, y, rows);
+#endif
 }
 
 }  // namespace msbench
