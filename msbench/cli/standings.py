@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,9 @@ def standings(
         return
     when = f"on {days[0]}" if days[0] == days[-1] else f"from {days[0]} to {days[-1]}"
     where = f"Measured on {figures.device.name} {when}."
+    for other in (one.name for one in store.recorded_devices() if one.kind == "cuda"):
+        if other != figures.device.name:
+            where += f" Recorded on {other}, too: `msbench standings --device {shlex.quote(other)}`."
     for part in parts:
         out.print(part.table())
     out.print(where)

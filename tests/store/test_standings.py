@@ -158,7 +158,14 @@ def test_the_command_prints_and_writes_them(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["standings", "--db", str(path), "--markdown", str(tmp_path / "kernels.md")])
     assert shown.exit_code == 0, shown.output
     assert "scale/fp32" in shown.output
-    assert "| scale/fp32 | large | 1 |" in (tmp_path / "kernels.md").read_text("utf-8")
+    written = (tmp_path / "kernels.md").read_text("utf-8")
+    assert "| scale/fp32 | large | 1 |" in written and "too:" not in written
+    other = replace(GPU, name="another GPU")
+    Store(str(path)).add_evaluations(OP, measured(OP, {NAIVE: 0.2}, device=other))
+    again = CliRunner().invoke(app, ["standings", "--db", str(path), "--markdown", str(tmp_path / "kernels.md")])
+    assert again.exit_code == 0, again.output
+    written = (tmp_path / "kernels.md").read_text("utf-8")
+    assert "Recorded on another GPU, too: `msbench standings --device 'another GPU'`." in written
 
 
 def test_every_task_has_a_target_for_the_sizes_that_count() -> None:
