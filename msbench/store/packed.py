@@ -220,7 +220,10 @@ class _Texts:
             return self.inflated(value[1:]).decode()
         elif value != b"+":
             raise ValueError("a text that does not start as one")
-        return next(self._together, None) or _short_of_texts()
+        try:
+            return next(self._together)
+        except StopIteration:
+            raise ValueError("more texts than were compressed together") from None
 
     def inflated(self, stream: bytes) -> bytes:
         inflating = zlib.decompressobj(zdict=self._before)
@@ -234,10 +237,6 @@ class _Texts:
         self._before = (self._before + raw)[-_WINDOW:]
 
 
-def _short_of_texts() -> str:
-    raise ValueError("more texts than were compressed together")
-
-
 def _decompressed(stream: bytes) -> bytes:
     decompressing = lzma.LZMADecompressor(lzma.FORMAT_XZ)
     raw = decompressing.decompress(stream, _MOST)
@@ -249,11 +248,13 @@ def _decompressed(stream: bytes) -> bytes:
 def _together(texts: Iterable[str]) -> Iterator[bytes]:
     """What is stored for each of a column's long texts."""
     some: list[str] = []
+    length = 0
     for text in texts:
         some.append(text)
-        if sum(map(len, some)) >= _CHUNK:
+        length += len(text)
+        if length >= _CHUNK:
             yield from _compressed(some)
-            some = []
+            some, length = [], 0
     if some:
         yield from _compressed(some)
 
@@ -326,7 +327,7 @@ def _plain(model: type[SQLModel], rows: Sequence[Mapping[str, Any]], all_keys: K
             if repeats:
                 firsts.setdefault(value, b"=%d" % key[0])
         columns.append(_with_texts_together(stored))
-    return ((*key, *values) for key, values in zip(own, zip(*columns, strict=True), strict=False))
+    return ((*key, *values) for key, values in zip(own, zip(*columns, strict=True), strict=True))
 
 
 def _with_texts_together(stored: Sequence[Any]) -> list[Any]:
