@@ -27,6 +27,8 @@ CONFIDENCE = 8.0
 LONGEST_CHAIN = 4096
 """Terms that a sensible kernel adds one after another; the errors of the partial sums of longer ones average out."""
 _FEW = 32.0  # units of v, from which on a term's rounding is as good as random
+NEGLIGIBLE = 2.0**-40
+"""Of the largest factor: products with a smaller one are no more than 2^14·2^-40 together, a fraction of one rounding."""
 PARTIAL_SUMS = 8
 """Places at which bounds look at partial sums: the largest of all may be between them, which √Σt² makes up for."""
 
@@ -94,8 +96,9 @@ def product(xp: Any, left: Any, right: Any) -> Any:
     """The error of ``left @ right`` in fp32, in any order of summation, as an array of the product's shape.
 
     ``left`` is […, m, k] and ``right`` […, k, n] or, for a vector, [k]. It is λ·v·√t times the largest partial sum (Higham
-    and Mary 2019, theorem 3.1), taken as the largest of eight plus √Σ(terms²). t is the number of elements that are not zero
-    in the row of ``left`` or in the column of ``right``, whichever has fewer: other products, and adding them, are exact.
+    and Mary 2019, theorem 3.1), taken as the largest of eight plus √Σ(terms²). t is how many of the products have two large
+    factors: of more than ``NEGLIGIBLE`` of the largest in their row of ``left`` or column of ``right``. Other products may be
+    lost, each at most once, since adding a number to a sum errs by no more than the number: their sizes are added.
     Where neighbours in that row and in that column are ``alike``, so are their products and the roundings of the sum: there
     the factor is at least t·v, which is always true (Higham 2002, equation 4.4), times both likenesses.
     """
@@ -111,18 +114,33 @@ def product(xp: Any, left: Any, right: Any) -> Any:
     del partial  # of 16384 rows and columns it is 2 GiB
     largest += xp.sqrt((left * left) @ (right * right))
     rows, columns = alike(xp, left, -1), alike(xp, right, depth)
-    nonzeros = xp.count_nonzero(left, axis=-1), xp.count_nonzero(right, axis=depth)
     if right.ndim > 1:
         rows, columns = rows[..., None], columns[..., None, :]
-        nonzeros = nonzeros[0][..., None], nonzeros[1][..., None, :]
-    count = xp.minimum(*nonzeros).astype("float64")
-    factor = rows * columns
-    factor *= count
-    random = xp.sqrt(count, out=count)
-    random *= CONFIDENCE
-    largest *= xp.maximum(factor, random, out=factor)
+    count, lost = _large_terms(xp, left, right, depth)
+    largest *= xp.maximum(rows * columns * count, CONFIDENCE * xp.sqrt(count))
     largest *= FP32_ROUNDOFF
+    largest += lost
     return largest
+
+
+def _large_terms(xp: Any, left: Any, right: Any, depth: int) -> tuple[Any, Any]:
+    """Of each sum in ``left @ right``: how many of its products have two large factors, and the sizes of the others added up."""
+    large, negligible = [], False
+    for array, axis in ((left, -1), (right, depth)):
+        sizes = xp.abs(array)
+        large.append(sizes > NEGLIGIBLE * xp.max(sizes, axis=axis, keepdims=True))
+        del sizes  # as in `alike`
+        negligible = negligible or bool(xp.any((array != 0) != large[-1]))
+    of_left, of_right = large
+    if bool(of_left.all()) and bool(of_right.all()):
+        return xp.asarray(float(left.shape[-1])), 0.0
+    # Of zeros and ones, in float32: exact up to 2^24 terms.
+    count = (of_left.astype("float32") @ of_right.astype("float32")).astype("float64")
+    if not negligible:
+        return count, 0.0
+    whole = xp.abs(left) @ xp.abs(right)
+    whole -= xp.where(of_left, xp.abs(left), 0.0) @ xp.where(of_right, xp.abs(right), 0.0)
+    return count, xp.maximum(whole, 0.0, out=whole)
 
 
 def summed(xp: Any, terms: Any, likeness: Any = 0.0) -> Any:

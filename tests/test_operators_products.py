@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product as pairs
 from typing import Any
 
 import numpy as np
@@ -58,13 +59,15 @@ def attention(a: Arrays, first: Callable[[Any, Any], Any], second: Callable[[Any
 
 
 WITH_PRODUCTS: dict[str, tuple[Case, Callable[[Arrays, Callable[..., Any]], Any], Callable[..., Any]]] = {
-    "matrix_mul": (case("scattered", M=32, N=100, K=4096), lambda a, p: p(a["A"], a["B"]), np.matmul),
-    "square_matrix_mul": (case("scattered", M=256), lambda a, p: p(a["A"], a["B"]), np.matmul),
+    "matrix_mul": (case("crossed", M=32, N=100, K=4096), lambda a, p: p(a["A"], a["B"]), np.matmul),
+    "square_matrix_mul": (case("crossed", M=256), lambda a, p: p(a["A"], a["B"]), np.matmul),
     "high_order_contraction": (
-        case("scattered", a=6, b=7, c=50, x=40, y=30),
+        case("crossed", a=6, b=7, c=50, x=40, y=30),
         lambda a, p: p(a["A"], a["B"]),
         lambda left, right: np.einsum("axby,xcy->abc", left, right),
     ),
+    "matrix_vector_mul": (case("crossed", M=50, N=4096), lambda a, p: p(a["A"], a["x"]), np.matmul),
+    "matrix_mul: rows": (case("scattered", M=32, N=100, K=4096), lambda a, p: p(a["A"], a["B"]), np.matmul),
     "matrix_power": (case("scaled_permutation", N=128, P=5), lambda a, p: power(a["A"], 5, p), np.matmul),
     "softmax_attention": (case("few_keys", q=77, kv=203, d=96, dv=80), lambda a, p: attention(a, p, p), np.matmul),
     "softmax_attention: scores": (
@@ -96,6 +99,6 @@ def test_two_bf16_numbers_are_no_fp32_number(name: str, seed: int) -> None:
 @many
 @given(seeds, precisions, st.integers(1, 9), st.integers(1, 600))
 def test_sums_of_few_terms_pass_in_any_order(seed: int, precision: Precision, n: int, k: int) -> None:
-    for total in SUMS:
-        here = case("scattered", M=7, N=n, K=k)
+    for total, distribution in pairs(SUMS, ("scattered", "crossed")):
+        here = case(distribution, M=7, N=n, K=k)
         assert ratio(OPERATORS["matrix_mul"], precision, here, seed, lambda a, s=total: s(product_terms(a))) <= 1

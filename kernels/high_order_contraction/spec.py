@@ -22,10 +22,13 @@ def bound(xp, u, out, A, B, a, b, c, x, y):
 
 
 def inputs(rng, distribution, a, b, c, x, y):
-    if distribution not in patchwork.NAMES:
+    if distribution not in ("crossed", *patchwork.NAMES):
         return {"A": rng.floats("A", (a, x, b, y), distribution), "B": rng.floats("B", (x, c, y), distribution)}
-    left = rng.floats("A", (a, b, x * y), distribution, axis=2, kinds=patchwork.TERMS)
-    right = rng.floats("B", (x * y, c), distribution, axis=0, kinds=patchwork.TERMS)
+    if distribution == "crossed":
+        left, right = rng.crossed("A", (a, b, x * y), 2, 0), rng.crossed("B", (x * y, c), 0, 1)
+    else:
+        left = rng.floats("A", (a, b, x * y), distribution, axis=2, kinds=patchwork.TERMS)
+        right = rng.floats("B", (x * y, c), distribution, axis=0, kinds=patchwork.TERMS)
     return {"A": left.reshape(a, b, x, y).transpose(0, 2, 1, 3), "B": right.reshape(x, y, c).transpose(0, 2, 1)}
 
 
@@ -64,12 +67,13 @@ OPERATOR = Operator(
     valid=lambda a, b, c, x, y: a * b * x * y <= 2**28 and a * b * c <= 2**28,
     compute="precision",
     inputs=inputs,
+    distributions=("uniform", "spiked", "constant", "sorted", "crossed", *patchwork.NAMES),
     bound_note=(
-        "A sum of x·y products in fp32, in any order, errs by 8·2⁻²⁴·√(x·y) times its largest partial sum, √t if all but t "
-        "elements of one factor are zero (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight partial "
+        "A sum of x·y products in fp32, in any order, errs by 8·2⁻²⁴·√(x·y) times its largest partial sum, √t if only t "
+        "of them have two large factors (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight partial "
         "sums plus √Σ(products²). It is 2⁻²⁴·x·y times that at most, where both factors are sorted or all alike, so that terms "
         "round alike (Higham 2002, equation 4.4). Inputs rounded to TF32 err by about 2⁻¹²·√Σ(products²), which is more, and "
-        "are rejected; so are two bf16 numbers in place of one of fp32 (distribution few_terms)."
+        "are rejected; so are two bf16 numbers in place of one of fp32 (distribution crossed)."
     ),
     library_note=(
         "A and B permuted so that the summed indices are adjacent, then one cuBLASLt product, with every algorithm that "

@@ -14,6 +14,8 @@ def bound(xp, u, out, A, B, M, N, K):
 
 
 def inputs(rng, distribution, M, N, K):
+    if distribution == "crossed":
+        return {"A": rng.crossed("A", (M, K), 1, 0), "B": rng.crossed("B", (K, N), 0, 1)}
     terms = patchwork.TERMS
     return {
         "A": rng.floats("A", (M, K), distribution, axis=1, kinds=terms),
@@ -47,13 +49,14 @@ OPERATOR = Operator(
     flops=lambda M, N, K: 2 * M * N * K,
     compute="precision",
     inputs=inputs,
+    distributions=("uniform", "spiked", "constant", "sorted", "crossed", *patchwork.NAMES),
     bound_note=(
-        "A sum of K products in fp32, in any order, errs by 8·2⁻²⁴·√K times its largest partial sum, √t if a row of A or "
-        "a column of B is zero but for t elements (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight "
+        "A sum of K products in fp32, in any order, errs by 8·2⁻²⁴·√K times its largest partial sum, √t if only t "
+        "of them have two large factors (Higham and Mary 2019, theorem 3.1); that is taken as the largest of eight "
         "partial sums plus √Σ(AᵢₖBₖⱼ)². It is 2⁻²⁴·K times that at most, where rows of A and columns of B are sorted or all "
         "alike, so that terms round alike (Higham 2002, equation 4.4). Inputs rounded to TF32 err by about "
         "2⁻¹²·√Σ(AᵢₖBₖⱼ)², which is more, and are rejected; so are two bf16 numbers in place of one of fp32 (distribution "
-        "few_terms)."
+        "crossed)."
     ),
     library_note=(
         "cuBLASLt, with every algorithm that its heuristics propose tried once; fp32 without TF32, bf16 with fp32 sums. "

@@ -14,6 +14,8 @@ def bound(xp, u, out, A, x, M, N):
 
 
 def inputs(rng, distribution, M, N):
+    if distribution == "crossed":
+        return {"A": rng.crossed("A", (M, N), 1, 0), "x": rng.crossed("x", (N,), 0, 1)}
     return {
         "A": rng.floats("A", (M, N), distribution, axis=1, kinds=patchwork.TERMS),
         "x": rng.floats("x", (N,), distribution, kinds=patchwork.SMALL),
@@ -37,6 +39,7 @@ OPERATOR = Operator(
         case(1003, 777, Split.ODD),
     ),
     inputs=inputs,
+    distributions=("uniform", "spiked", "constant", "sorted", "crossed", *patchwork.NAMES),
     reference=reference,
     bound=bound,
     nbytes=lambda itemsize, M, N: (M * N + N + M) * itemsize,
@@ -44,8 +47,8 @@ OPERATOR = Operator(
     valid=lambda M, N: M * N <= 2**30,
     compute="precision",
     bound_note=(
-        "A sum of N products in fp32, in any order, errs by 8·2⁻²⁴·√N times its largest partial sum "
-        "(Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(Aᵢⱼxⱼ)², and by up to "
+        "A sum of N products in fp32, in any order, errs by 8·2⁻²⁴·√N times its largest partial sum, √t if only t of them "
+        "have two large factors (Higham and Mary 2019, theorem 3.1), taken as the largest of eight partial sums plus √Σ(Aᵢⱼxⱼ)², and by up to "
         "2⁻²⁴·N times it where a row of A and x are sorted or all alike, so that terms round alike (Higham 2002, equation "
         "4.4). Inputs rounded to TF32 err by about 2⁻¹²·√Σ(Aᵢⱼxⱼ)² and are rejected; rounding to the element type comes on "
         "top."

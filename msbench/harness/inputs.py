@@ -112,6 +112,23 @@ class Draw:
                 array[places, every] = self.floats(f"{name} values {part}", (columns,), "uniform")
         return array
 
+    def crossed(self, name: str, shape: tuple[int, ...], axis: int, factor: int) -> Any:
+        """float32 in [-1, 1) for ``factor`` 0 or 1 of a product that sums over ``axis``: where it has its large elements, the other has not.
+
+        At ``FEW`` places both have, at each other place one of them, drawn: its elements there are times ``TINY``. So either
+        factor looks dense, and its sums have the errors of a few products all the same.
+        """
+        xp, length = self.xp, shape[axis]
+        whose = self.integers("crossed", (length,), 0, 2)
+        for part in range(FEW):
+            low, high = length * part // FEW, length * (part + 1) // FEW
+            if low < high:
+                whose[low + self.position(f"crossed {part}", high - low)] = factor
+        along = [1] * len(shape)
+        along[axis] = length
+        sizes = xp.where(whose == factor, xp.float32(1), xp.float32(TINY)).reshape(along)
+        return self.floats(name, shape, "uniform") * sizes
+
     def position(self, name: str, count: int) -> int:
         """One index below ``count``."""
         return finish((self._seed(name) + GAMMA) & _MASK) % count

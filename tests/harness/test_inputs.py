@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from msbench import operators
 from msbench.errors import SpecError
-from msbench.harness.inputs import DISTRIBUTIONS, FEW, Draw, generate
+from msbench.harness.inputs import DISTRIBUTIONS, FEW, TINY, Draw, generate
 from msbench.spec import Array, Case, Operator, Precision, Split
 
 VECTOR_ADD = operators.load("vector_add")
@@ -133,6 +133,18 @@ def test_few_elements_of_each_column_are_not_zero(terms: int, columns: int, seed
     assert (matrix.shape, matrix.dtype) == ((terms, columns), np.float32)
     parts = np.array_split(matrix != 0, [terms * part // FEW for part in range(1, FEW)])
     assert [part.sum(axis=0).tolist() for part in parts] == [[min(len(part), 1)] * columns for part in parts]
+
+
+@settings(deadline=None)
+@given(st.integers(1, 500), st.integers(1, 30))
+def test_crossed_factors_are_both_large_at_a_few_places_only(terms: int, lines: int) -> None:
+    draw = Draw(np, "crossed")
+    left, right = draw.crossed("A", (lines, terms), 1, 0), draw.crossed("B", (terms, lines), 0, 1)
+    large = [(abs(left).max(axis=0) > TINY), (abs(right).max(axis=1) > TINY)]
+    assert (abs(left) <= 1).all() and (abs(right) <= 1).all()
+    if lines > 5:  # else one that is large may be small by chance
+        assert (large[0] & large[1]).sum() == min(FEW, terms)
+        assert (large[0] | large[1]).all()
 
 
 def test_positions_are_indices() -> None:
