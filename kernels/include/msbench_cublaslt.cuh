@@ -7,9 +7,11 @@
 
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "msbench_library.cuh"
 
@@ -38,10 +40,12 @@ struct Product {
 struct Plan {
     cublasLtMatmulDesc_t operation = nullptr;
     cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
-    cublasLtMatmulAlgo_t algorithm;
+    std::vector<cublasLtMatmulAlgo_t> fastest;  // first the one that is run, then those that are tried when it is chosen anew
     Due due;
-    bool ready = false;
 };
+
+// How many algorithms are tried anew: what was far behind when all were tried won't have become the fastest since.
+constexpr size_t kTriedAnew = 8;
 
 // The arrays of one launch.
 struct Operands {
@@ -92,8 +96,9 @@ inline bool on_matrix_units(const cublasLtMatmulAlgo_t& algorithm) {
     return status == CUBLAS_STATUS_SUCCESS && flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_TENSOR_OP_MASK;
 }
 
-// Runs every algorithm that the heuristics propose, and keeps the fastest. Synchronises.
-inline cudaError_t search(Plan& plan, const Product& product, float alpha, const Operands& on) {
+// The algorithms that the heuristics propose, best guess first; none where the product is not supported.
+inline cudaError_t propose(const Plan& plan, const Product& product, const Operands& on,
+                           std::vector<cublasLtMatmulAlgo_t>& proposed) {
     constexpr int kCandidates = 32;
     cublasLtMatmulPreference_t preference = nullptr;
     MSBENCH_CUBLASLT(cublasLtMatmulPreferenceCreate(&preference));
@@ -112,30 +117,43 @@ inline cudaError_t search(Plan& plan, const Product& product, float alpha, const
     MSBENCH_CUDA(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(on.C)));
     std::array<cublasLtMatmulHeuristicResult_t, kCandidates> candidates;
     int count = 0;
-    const cublasStatus_t proposed =
+    const cublasStatus_t found =
         cublasLtMatmulAlgoGetHeuristic(handle(), plan.operation, plan.b, plan.a, plan.c, plan.c, preference,
                                        kCandidates, candidates.data(), &count);
     MSBENCH_CUBLASLT(cublasLtMatmulPreferenceDestroy(preference));
-    if (proposed == CUBLAS_STATUS_NOT_SUPPORTED) return cudaErrorNotSupported;
-    MSBENCH_CUBLASLT(proposed);
-    float best = std::numeric_limits<float>::infinity();
-    const Flush flush;
-    plan.ready = false;
+    if (found == CUBLAS_STATUS_NOT_SUPPORTED) return cudaErrorNotSupported;
+    MSBENCH_CUBLASLT(found);
     for (int i = 0; i < count; ++i) {
-        const cublasLtMatmulHeuristicResult_t& candidate = candidates[i];
-        if (candidate.state != CUBLAS_STATUS_SUCCESS) continue;
-        if (product.compute != CUBLAS_COMPUTE_32F && !on_matrix_units(candidate.algo)) continue;
-        const float time = milliseconds(on.stream, [&] { return run(plan, candidate.algo, alpha, on); }, best, flush);
-        if (time < best) {
-            best = time;
-            plan.algorithm = candidate.algo;
-            plan.ready = true;
-        }
+        if (candidates[i].state != CUBLAS_STATUS_SUCCESS) continue;
+        if (product.compute != CUBLAS_COMPUTE_32F && !on_matrix_units(candidates[i].algo)) continue;
+        proposed.push_back(candidates[i].algo);
     }
-    return plan.ready ? cudaSuccess : cudaErrorNotSupported;
+    return cudaSuccess;
 }
 
-// Launches a product. `workspace` has kWorkspaceBytes; where a choice is due, it searches for the algorithm.
+// Runs every algorithm that is proposed, or of a plan that has some those, and sorts the fastest by their time. Synchronises.
+inline cudaError_t choose(Plan& plan, const Product& product, float alpha, const Operands& on) {
+    std::vector<cublasLtMatmulAlgo_t> tried;
+    if (plan.fastest.empty()) {
+        MSBENCH_CUDA(propose(plan, product, on, tried));
+    } else {
+        tried.swap(plan.fastest);
+    }
+    const float failed = std::numeric_limits<float>::infinity();
+    std::vector<std::pair<float, cublasLtMatmulAlgo_t>> ran;
+    float best = failed;
+    const Flush flush;
+    for (const cublasLtMatmulAlgo_t& algorithm : tried) {
+        const float time = milliseconds(on.stream, [&] { return run(plan, algorithm, alpha, on); }, best, flush);
+        if (time < failed) ran.emplace_back(time, algorithm);
+        best = std::min(best, time);
+    }
+    std::stable_sort(ran.begin(), ran.end(), [](const auto& one, const auto& other) { return one.first < other.first; });
+    for (size_t i = 0; i < std::min(ran.size(), kTriedAnew); ++i) plan.fastest.push_back(ran[i].second);
+    return plan.fastest.empty() ? cudaErrorNotSupported : cudaSuccess;
+}
+
+// Launches a product. `workspace` has kWorkspaceBytes; where a choice is due, it tries algorithms.
 inline cudaError_t multiply(const Product& product, float alpha, const void* A, const void* B, void* C, void* workspace,
                             cudaStream_t stream) {
     // What an algorithm asks of addresses is part of the choice.
@@ -145,9 +163,9 @@ inline cudaError_t multiply(const Product& product, float alpha, const void* A, 
     Plan& plan = plans[Key{product.m, product.n, product.k, product.transpose_a, product.transpose_b, product.inputs,
                            product.output, product.compute, alignment(A), alignment(B), alignment(C)}];
     if (!plan.operation) MSBENCH_CUDA(describe(plan, product));
-    if (plan.due.take()) MSBENCH_CUDA(search(plan, product, alpha, on));
-    if (!plan.ready) return cudaErrorNotSupported;
-    return run(plan, plan.algorithm, alpha, on);
+    if (plan.due.take()) MSBENCH_CUDA(choose(plan, product, alpha, on));
+    if (plan.fastest.empty()) return cudaErrorNotSupported;
+    return run(plan, plan.fastest.front(), alpha, on);
 }
 
 }  // namespace msbench::cublaslt
