@@ -101,7 +101,7 @@ class Group:
         self.progress = progress or _Silence()
         self._build_one = build or executor.build
         self._room = room
-        self._recording = spans.recording if spans else nullcontext
+        self._recording = spans.recording if spans else _unrecorded
         self._entries = [Entry(candidate) for candidate in candidates]
 
     def __enter__(self) -> Self:
@@ -116,7 +116,7 @@ class Group:
         Raises:
             DeviceFull: a version found no memory while others were checked at the same time.
         """
-        with self._recording(), self._foreseeing():
+        with self._recording("check"), self._foreseeing():
             with span("wait for builds"):
                 self._build()
             self._check()
@@ -135,12 +135,12 @@ class Group:
 
     def pause(self) -> None:
         """End all processes."""
-        with self._recording():
+        with self._recording("check"):
             end_processes(self._entries)
 
     def finish(self, command: str) -> list[Evaluation]:
         """Measure and profile what passed; one evaluation for each candidate. Raises what ``evaluate`` raises."""
-        with self._recording():
+        with self._recording("measure"):
             return self._finish(command)
 
     def _finish(self, command: str) -> list[Evaluation]:
@@ -252,6 +252,10 @@ class Group:
             if entry.failure is not None:
                 entry.notes.append(f"So is the check: {entry.failure.message}")
                 entry.status, entry.failure, entry.checks = stored.status, stored.failure, list(stored.checks)
+
+
+def _unrecorded(_phase: str) -> AbstractContextManager[object]:
+    return nullcontext()
 
 
 class _Silence:

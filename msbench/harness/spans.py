@@ -62,9 +62,10 @@ class Spans:
         return max(0.0, self.elapsed_s - self.ahead_s - sum(self.seconds.values()))
 
     @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Record what this thread does inside as the group's own work."""
-        with self._noted(), _Open(self, OTHER, None, self._clock) as stage:
+    def recording(self, phase: str = "") -> Iterator[None]:
+        """Record what this thread does inside as the group's own work; stages of a named ``phase`` begin with its name."""
+        prefix = f"{phase}: " if phase else ""
+        with self._noted(), _Open(self, OTHER, None, self._clock, prefix) as stage:
             if self.taken_up is None:
                 self.taken_up = stage.start
             yield
@@ -127,15 +128,16 @@ def span(stage: str) -> AbstractContextManager[object]:
 class _Open:
     """A stage that has begun; ``inner_s`` is what the stages within it took."""
 
-    def __init__(self, spans: Spans, stage: str, outer: _Open | None, clock: Callable[[], float]) -> None:
+    def __init__(self, spans: Spans, stage: str, outer: _Open | None, clock: Callable[[], float], prefix: str) -> None:
         self._spans = spans
         self._stage = stage
         self._outer = outer
         self._clock = clock
+        self._prefix = prefix
         self.inner_s = 0.0
 
     def within(self, stage: str) -> _Open:
-        return _Open(self._spans, stage, self, self._clock)
+        return _Open(self._spans, stage, self, self._clock, self._prefix)
 
     def __enter__(self) -> Self:
         self._token: Token[_Open | None] = _innermost.set(self)
@@ -147,7 +149,7 @@ class _Open:
     ) -> None:
         elapsed = self._clock() - self.start
         _innermost.reset(self._token)
-        self._spans._add(self._stage, elapsed - self.inner_s)
+        self._spans._add(self._prefix + self._stage, elapsed - self.inner_s)
         if self._outer is not None:
             self._outer.inner_s += elapsed
 

@@ -42,6 +42,21 @@ def test_a_stage_is_charged_without_the_stages_within_it(clock: Clock) -> None:
     assert (spans.elapsed_s, spans.ahead_s, spans.waiting_s) == (37, 0, 0)
 
 
+def test_the_stages_of_a_phase_bear_its_name(clock: Clock) -> None:
+    spans = Spans(clock)
+    with spans.recording("check"), span("compare"):
+        clock.passes(1)
+    with spans.recording("measure"):
+        clock.passes(2)
+        with span("compare"):
+            clock.passes(3)
+    assert {name: s for name, s in spans.seconds.items() if s} == {
+        "check: compare": 1,
+        f"measure: {OTHER}": 2,
+        "measure: compare": 3,
+    }
+
+
 def test_what_raises_is_charged_too_and_ends_its_stage(clock: Clock) -> None:
     spans = Spans(clock)
     with pytest.raises(KeyError), spans.recording(), span("launch"):

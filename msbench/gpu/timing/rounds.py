@@ -73,7 +73,7 @@ class Settings:
     """How a group is measured.
 
     ``budget_s`` and ``half_width``: see ``Enough``. ``sittings``: which share the budget. ``suspicious``: of each version, whether its
-    timed repetitions are compared between rounds too, not at the end only. ``hot``: see ``protocols.Plan``.
+    timed repetitions are compared. ``hot``: see ``protocols.Plan``.
     """
 
     group: str
@@ -149,9 +149,10 @@ def measure_group(
         _interleave(tracks, rng, enough, telemetry, clock, looks())
     for track in tracks:
         _guarded(track, _hot if settings.hot else _not_hot)
-    last = verify.with_outliers()
-    for track in tracks:
-        _guarded(track, partial(_look_at_the_end, comparison=last))
+    if any(suspicious):
+        last = verify.with_outliers()
+        for track in filter(lambda track: track.suspicious, tracks):
+            _guarded(track, partial(_look_at_the_end, comparison=last))
     conditions = telemetry.conditions()
     shifts = _shifts(tracks)
     return [
@@ -247,7 +248,7 @@ class _Looks:
 
 def _look_at_the_end(track: Track, comparison: Comparison) -> None:
     track.failure = comparison.batch(track)[1]
-    if track.alive and track.suspicious and track.hot_ns is not None:
+    if track.alive and track.hot_ns is not None:
         track.failure = comparison.hot(track)
 
 

@@ -121,7 +121,9 @@ def test_side_by_side_each_is_checked_and_measured_in_the_same_processes(divided
         assert good.build and good.checks and not bad.measurements
         assert good.command == "test"
         assert job.spans is not None
-        assert {"wait for room", "wait for builds", "compare", "measuring"} <= set(job.spans.seconds)
+        assert {"check: wait for room", "check: wait for builds", "check: compare", "measure: measuring"} <= set(
+            job.spans.seconds
+        )
         passage = Passage.of(job)
         assert sum(passage.spans.values()) == pytest.approx(passage.seconds)
     assert progress.heard[0] == "checking 3 tasks"
