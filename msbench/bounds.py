@@ -11,7 +11,6 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import sqrt
 from typing import Any
 
@@ -181,28 +180,6 @@ def normalised(xp: Any, u: float, y: Any, x: Any, weight: Any, bias: Any, epsilo
     distances = mean_error + relative * xp.abs(x - mean) + 2 * FP32_ROUNDOFF * (xp.abs(x) + xp.abs(mean))
     error = xp.abs(weight) / xp.sqrt(spread) * distances + FP32_ROUNDOFF * (xp.abs(y) + xp.abs(bias))
     return rounded(xp, u, y, error)
-
-
-def sum_of_arrays(xp: Any, terms: Iterable[Any], count: int) -> Any:
-    """The error of adding up ``count`` arrays of products, element by element, in any order.
-
-    λ·v·√n times each element's largest partial sum (Higham and Mary 2019, theorem 3.1), taken as the largest of eight
-    partial sums plus √Σt²; n is how many of an element's products are not zero. ``terms`` yields the arrays, which are not
-    kept; all have the result's shape.
-    """
-    every = -(-count // 8)
-    total: Any = 0.0
-    squares: Any = 0.0
-    largest: Any = 0.0
-    nonzeros: Any = 0.0
-    for number, term in enumerate(terms, start=1):
-        total = total + term
-        nonzeros = nonzeros + (term != 0)
-        term *= term
-        squares = squares + term
-        if number % every == 0 or number == count:
-            largest = xp.maximum(largest, xp.abs(total))
-    return CONFIDENCE * FP32_ROUNDOFF * xp.sqrt(nonzeros) * (largest + xp.sqrt(squares))
 
 
 def exponential(xp: Any, argument: Any, roundings: int = 0) -> Any:

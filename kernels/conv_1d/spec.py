@@ -1,24 +1,21 @@
 """conv_1d: a long signal and a short filter; every sample is used again by as many outputs as the filter is long."""
 
-from msbench import bounds
+from msbench import bounds, weighted
 from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 
 def taps(x, w, N, K):
-    """One array of products for each element of the filter."""
-    return (w[k] * x[k : k + N - K + 1] for k in range(K))
+    """Each element of the filter, and the samples that it is multiplied with."""
+    return ((w[k], x[k : k + N - K + 1]) for k in range(K))
 
 
 def reference(xp, x, w, N, K):
-    y = xp.zeros(N - K + 1)
-    for term in taps(x, w, N, K):
-        y += term
-    return y
+    return weighted.weighted_sum(xp, taps(x, w, N, K), (N - K + 1,))
 
 
 def bound(xp, u, out, x, w, N, K):
-    error = bounds.sum_of_arrays(xp, taps(x, w, N, K), K)
+    error = weighted.sum_error(xp, taps(x, w, N, K), K, (N - K + 1,))
     return bounds.rounded(xp, u, out["y"], error)
 
 

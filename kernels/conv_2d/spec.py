@@ -2,26 +2,23 @@
 
 from itertools import product
 
-from msbench import bounds
+from msbench import bounds, weighted
 from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 
 def taps(x, w, H, W, KH, KW):
-    """One array of products for each element of the filter."""
+    """Each element of the filter, and the pixels that it is multiplied with."""
     rows, columns = H - KH + 1, W - KW + 1
-    return (w[a, b] * x[a : a + rows, b : b + columns] for a, b in product(range(KH), range(KW)))
+    return ((w[a, b], x[a : a + rows, b : b + columns]) for a, b in product(range(KH), range(KW)))
 
 
 def reference(xp, x, w, H, W, KH, KW):
-    y = xp.zeros((H - KH + 1, W - KW + 1))
-    for term in taps(x, w, H, W, KH, KW):
-        y += term
-    return y
+    return weighted.weighted_sum(xp, taps(x, w, H, W, KH, KW), (H - KH + 1, W - KW + 1))
 
 
 def bound(xp, u, out, x, w, H, W, KH, KW):
-    error = bounds.sum_of_arrays(xp, taps(x, w, H, W, KH, KW), KH * KW)
+    error = weighted.sum_error(xp, taps(x, w, H, W, KH, KW), KH * KW, (H - KH + 1, W - KW + 1))
     return bounds.rounded(xp, u, out["y"], error)
 
 
