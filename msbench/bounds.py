@@ -25,7 +25,8 @@ CONFIDENCE = 8.0
 """λ in Higham and Mary's bound; a result is beyond it with a probability of at most 2·exp(-λ²/2) = 3e-14."""
 LONGEST_CHAIN = 4096
 """Terms that a sensible kernel adds one after another; the errors of the partial sums of longer ones average out."""
-_FEW = 32.0  # units of v, from which on a term's rounding is as good as random
+FEW_UNITS = 32.0
+"""Units of v, from which on a term's rounding is as good as random."""
 NEGLIGIBLE = 2.0**-40
 """Of the largest factor: products with a smaller one are no more than 2^14·2^-40 together, a fraction of one rounding."""
 PARTIAL_SUMS = 8
@@ -83,7 +84,7 @@ def absorbed(xp: Any, weights: Any) -> Any:
     independent, see ``growth``.
     """
     parts = weights / FP32_ROUNDOFF
-    return xp.where(parts < _FEW, xp.minimum(parts, 1.0), 0.0)
+    return xp.where(parts < FEW_UNITS, xp.minimum(parts, 1.0), 0.0)
 
 
 def probabilistic(terms: int) -> float:

@@ -1,6 +1,8 @@
 """triangle_attention: a causal, masked softmax for every channel of its own; exponentials decide, not matrix products."""
 
+from functools import cache
 from math import sqrt
+from typing import Any, NamedTuple
 
 from msbench import bounds
 from msbench.operators import patchwork
@@ -22,77 +24,158 @@ HUGE = 2.0**40
 """A score is taken for no larger than this: it makes no 0·∞ then."""
 
 
+def block_rows(B, H, S, D):
+    return max(1, min(ROWS, BLOCK // (B * H * S * D)))
+
+
 def blocks(B, H, S, D):
     """Ranges of query rows, each with all its keys in one array."""
-    step = max(1, min(ROWS, BLOCK // (B * H * S * D)))
+    step = block_rows(B, H, S, D)
     return (slice(start, min(start + step, S)) for start in range(0, S, step))
 
 
-def weights(xp, q, k, v, mask, rows, D):
-    """For some query rows: each key's distance below the maximum, its exponential, and that times v, [B,H,rows,n,D]; and
-    the maximum [B,H,rows,1,D], which is 0 for a row without any entry that counts.
+class Sums(NamedTuple):
+    """For each element of the output, over the keys that count: sums [B,H,S,D], and the largest score, 0 where none counts.
 
-    What does not count has an exponential of zero, as has whatever lies further than FAR below the maximum. These arrays
-    are as large as memory allows, and each step reads or writes them whole: as many steps as can work in place.
+    A key's weight p is exp of its distance below the largest score; a *term* is p·v. ``steps``, 2|s| + t for a score s at
+    distance t, is what roundings of scores and exponentials grow with. ``lost`` is what running sums may lose of the
+    weights (see ``bounds.absorbed``), and ``lost_values`` the same times |v|. ``partial`` is the largest of eight partial sums of terms.
+    """
+
+    largest: Any
+    weights: Any
+    terms: Any
+    squares: Any
+    sizes: Any
+    partial: Any
+    steps: Any
+    sizes_steps: Any
+    lost: Any
+    lost_values: Any
+
+
+def sums(xp, q, k, v, mask, B, H, S, D):
+    """``Sums`` of all rows: on a GPU by a kernel, since arrays of all pairs would go through memory dozens of times."""
+    found = Sums(*(xp.empty((B, H, S, D)) for _ in Sums._fields))
+    if hasattr(xp, "ElementwiseKernel"):
+        arrays = (xp.ascontiguousarray(array) for array in (q / sqrt(D), k, v, mask))
+        _kernel(xp)(*arrays, H, S, D, block_rows(B, H, S, D), *found)
+        return found
+    for rows in blocks(B, H, S, D):
+        for whole, part in zip(found, of_rows(xp, q, k, v, mask, rows, D), strict=True):
+            whole[:, :, rows] = part
+    return found
+
+
+def of_rows(xp, q, k, v, mask, rows, D):
+    """``Sums`` of some query rows, from arrays [B,H,rows,n,D] of all their pairs.
+
+    What does not count has an exponential of zero, as has whatever lies further than FAR below the maximum.
     """
     n = rows.stop
     causal = xp.arange(n) <= xp.arange(rows.start, n)[:, None]
     counts = (causal & ~(mask[:, rows, :n] > THRESHOLD))[:, None, :, :, None]
     scores = xp.where(counts, (q / sqrt(D))[:, :, rows, None] * k[:, :, None, :n], -xp.inf)
     largest = xp.where(xp.any(counts, axis=3, keepdims=True), xp.max(scores, axis=3, keepdims=True), 0.0)
-    below = scores
-    below -= largest
-    xp.maximum(below, -FAR, out=below)
+    below = xp.maximum(scores - largest, -FAR)
     p = xp.exp(below)
-    return below, p, xp.where(counts, p * v[:, :, None, :n], 0.0), largest
-
-
-def total(xp, p):
-    """The sum of a row's exponentials, [B,H,rows,D]: 1 where none counts, and all are zero."""
+    terms = xp.where(counts, p * v[:, :, None, :n], 0.0)
+    sizes = xp.abs(terms)
+    steps = 2 * xp.abs(below + xp.clip(largest, -HUGE, HUGE)) - below
     found = xp.sum(p, axis=3)
+    lost = bounds.absorbed(xp, p / some(xp, found)[:, :, :, None])
+    return Sums(
+        largest[:, :, :, 0],
+        found,
+        xp.sum(terms, axis=3),
+        xp.sum(terms * terms, axis=3),
+        xp.sum(sizes, axis=3),
+        largest_partial(xp, terms),
+        xp.sum(p * steps, axis=3),
+        xp.sum(sizes * steps, axis=3),
+        xp.sum(lost, axis=3),
+        xp.sum(xp.where(lost > 0, lost * xp.abs(v)[:, :, None, :n], 0.0), axis=3),
+    )
+
+
+@cache
+def _kernel(xp):
+    """``of_rows`` for one row and channel in each thread, which goes over the keys three times."""
+    return xp.ElementwiseKernel(
+        "raw float64 q, raw float64 k, raw float64 v, raw float64 mask, int64 H, int64 S, int64 D, int64 rows",
+        ", ".join(f"float64 {name}" for name in Sums._fields),
+        f"""
+        const long long channel = i % D, row = i / D % S, head = i / D / S;
+        const long long stop = min((row / rows + 1) * rows, S), part = (stop + {bounds.PARTIAL_SUMS - 1}) / {bounds.PARTIAL_SUMS};
+        const long long first = head * S * D + channel, masked = (head / H * S + row) * S;
+        const double query = q[i];
+        bool any = false;
+        double most = -1.0 / 0.0;
+        for (long long j = 0; j <= row; ++j) {{
+            if (mask[masked + j] > {THRESHOLD}) continue;
+            const double score = query * k[first + j * D];
+            most = score > most || score != score || most != most ? score + (most != most ? most : 0.0) : most;
+            any = true;
+        }}
+        largest = any ? most : 0.0;
+        const double limited = largest < -{HUGE} ? -{HUGE} : largest > {HUGE} ? {HUGE} : largest;
+        weights = terms = squares = sizes = partial = steps = sizes_steps = lost = lost_values = 0.0;
+        for (long long j = 0; j <= row; ++j) {{
+            if (!(mask[masked + j] > {THRESHOLD})) {{
+                double below = query * k[first + j * D] - largest;
+                below = below < -{FAR} ? -{FAR} : below;
+                const double p = exp(below), term = p * v[first + j * D], step = 2 * fabs(below + limited) - below;
+                weights += p;
+                terms += term;
+                squares += term * term;
+                sizes += fabs(term);
+                steps += p * step;
+                sizes_steps += fabs(term) * step;
+            }}
+            if ((j + 1) % part == 0 || j == row) partial = fabs(terms) > partial ? fabs(terms) : partial;
+        }}
+        for (long long j = 0; j <= row; ++j) {{
+            if (mask[masked + j] > {THRESHOLD}) continue;
+            double below = query * k[first + j * D] - largest;
+            below = below < -{FAR} ? -{FAR} : below;
+            const double share = exp(below) / (weights == 0 ? 1.0 : weights) / {bounds.FP32_ROUNDOFF};
+            const double gone = share < {bounds.FEW_UNITS} ? min(share, 1.0) : 0.0;
+            lost += gone;
+            lost_values += gone > 0 ? gone * fabs(v[first + j * D]) : 0.0;
+        }}
+        """,
+        "msbench_triangle_attention_sums",
+    )
+
+
+def some(xp, found):
+    """The sum of a row's weights: 1 where none counts, and all are zero."""
     return xp.where(found == 0, 1.0, found)
 
 
 def reference(xp, q, k, v, mask, B, H, S, D):
-    y = xp.empty((B, H, S, D))
-    for rows in blocks(B, H, S, D):
-        _, p, terms, _ = weights(xp, q, k, v, mask, rows, D)
-        y[:, :, rows] = xp.sum(terms, axis=3) / total(xp, p)
-    return y
+    found = sums(xp, q, k, v, mask, B, H, S, D)
+    return found.terms / some(xp, found.weights)
 
 
 def bound(xp, u, out, q, k, v, mask, B, H, S, D):
-    limit = xp.empty((B, H, S, D))
+    found, y = sums(xp, q, k, v, mask, B, H, S, D), out["y"]
+    all_weights = some(xp, found.weights)
+    n = xp.arange(1, S + 1, dtype="float64")[:, None]
+    # Weights change from key to key as k does. Where neighbours are alike, so are the roundings of a sum.
+    keys, products = xp.empty((B, H, S, D)), xp.empty((B, H, S, D))
     for rows in blocks(B, H, S, D):
-        y = out["y"][:, :, rows]
-        below, p, terms, largest = weights(xp, q, k, v, mask, rows, D)
-        n = xp.arange(rows.start + 1, rows.stop + 1, dtype="float64")[:, None]
-        all_weights = total(xp, p)
-        root = xp.sqrt(xp.sum(terms * terms, axis=3))
-        # Weights change from key to key as k does. Where neighbours are alike, so are the roundings of a sum.
-        keys = bounds.alike(xp, k[:, :, : rows.stop], axis=2)[:, :, None]
-        products = keys * bounds.alike(xp, v[:, :, : rows.stop], axis=2)[:, :, None]
-        # Twice the terms: a running maximum rescales the sum as often as it adds.
-        factor = xp.maximum(bounds.probabilistic(2) * xp.sqrt(n), 2 * bounds.FP32_ROUNDOFF * n * products)
-        sums = factor * (largest_partial(xp, terms) + root)
-        sizes = xp.abs(terms, out=terms)
-        size = xp.sum(sizes, axis=3)
-        # Scores, arguments of exponentials and exponentials err by so many 2⁻²⁴ of each weight: 6|s| + 3t + 8 for a
-        # score s that is t below the maximum, of which this is the third part without the 8.
-        steps = below + xp.clip(largest, -HUGE, HUGE)
-        xp.abs(steps, out=steps)
-        steps *= 2
-        steps -= below
-        sizes *= steps
-        steps *= p
-        error = 3 * xp.sum(sizes, axis=3) + 8 * size
-        error += (3 * xp.sum(steps, axis=3) + (8 + 2 * bounds.growth(xp, n, keys)) * all_weights) * xp.abs(y)
-        p /= all_weights[:, :, :, None]
-        lost = bounds.absorbed(xp, p)
-        error += all_weights * xp.abs(y) * xp.sum(lost, axis=3)
-        error += all_weights * xp.sum(xp.where(lost > 0, lost * xp.abs(v)[:, :, None, : rows.stop], 0.0), axis=3)
-        limit[:, :, rows] = bounds.rounded(xp, u, y, (bounds.FP32_ROUNDOFF * error + sums) / all_weights)
-    return limit
+        keys[:, :, rows] = bounds.alike(xp, k[:, :, : rows.stop], axis=2)[:, :, None]
+        products[:, :, rows] = keys[:, :, rows] * bounds.alike(xp, v[:, :, : rows.stop], axis=2)[:, :, None]
+    # Twice the terms: a running maximum rescales the sum as often as it adds.
+    factor = xp.maximum(bounds.probabilistic(2) * xp.sqrt(n), 2 * bounds.FP32_ROUNDOFF * n * products)
+    rounding = factor * (found.partial + xp.sqrt(found.squares))
+    # Scores, arguments of exponentials and exponentials err by so many 2⁻²⁴ of each weight: 6|s| + 3t + 8 for a
+    # score s that is t below the maximum, of which steps are the third part without the 8.
+    error = 3 * found.sizes_steps + 8 * found.sizes
+    error += (3 * found.steps + (8 + 2 * bounds.growth(xp, n, keys)) * all_weights) * xp.abs(y)
+    error += all_weights * (xp.abs(y) * found.lost + found.lost_values)
+    return bounds.rounded(xp, u, y, (bounds.FP32_ROUNDOFF * error + rounding) / all_weights)
 
 
 def largest_partial(xp, terms):
