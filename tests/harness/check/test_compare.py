@@ -324,6 +324,17 @@ def test_where_the_bound_is_zero_every_bit_counts_but_a_nan_s(mine: list[int], t
 
 
 @pytest.mark.gpu
+@given(bits, bits, st.sampled_from([0.0, 2.0**-30, 1e30]))
+def test_a_gpu_judges_alike(mine: list[int], theirs: list[int], bound: float) -> None:
+    import cupy
+
+    count = min(len(mine), len(theirs))
+    a, b = (np.array(some[:count], np.uint32).view(np.float32) for some in (mine, theirs))
+    here = compare(wide(a, np), np.full(1, bound), b, np)
+    assert compare(cupy.asarray(wide(a, np)), cupy.full(1, bound), cupy.asarray(b), cupy) == here
+
+
+@pytest.mark.gpu
 def test_subnormal_numbers_stay_what_they_are_on_a_gpu() -> None:
     import cupy
 
