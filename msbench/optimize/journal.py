@@ -200,9 +200,9 @@ class Journal:
         return self._profiles[version_id]
 
     def _find_profiles(self, version_id: str) -> tuple[Profile, ...]:
-        found = _profiles_in(self._store, version_id, self.run.started_at, None)
+        found = _profiles_in(self._store, version_id, self.run, None)
         for run, _ in self._replayed() if not found else ():
-            spans = (_profiles_in(store, version_id, run.started_at, run.finished_at) for store in self._stores())
+            spans = (_profiles_in(store, version_id, run, run.finished_at) for store in self._stores())
             found = found or next(filter(None, spans), ())
         return found
 
@@ -287,18 +287,23 @@ class Journal:
         return list(found.values())
 
 
-def _profiles_in(store: Store, version_id: str, begun: str, ended: str | None) -> tuple[Profile, ...]:
-    """The newest profiles of a version that were made between two instants."""
+def _profiles_in(store: Store, version_id: str, run: RunRow, ended: str | None) -> tuple[Profile, ...]:
+    """The newest profiles of a version that a run made, if it ``ended`` until then: they have its seed, which other runs have not.
+
+    Runs that were recorded before had profiles with any seed.
+    """
     query = (
         select(EvaluationRow.id, EvaluationRow.started_at)
         .join(ProfileRow, col(ProfileRow.evaluation_id) == col(EvaluationRow.id))
         .where(col(EvaluationRow.version_id) == version_id, col(ProfileRow.fault).is_(None))
-        .order_by(col(EvaluationRow.started_at).desc(), col(EvaluationRow.id))
+        .order_by(
+            (col(EvaluationRow.seed) == run.seed).desc(), col(EvaluationRow.started_at).desc(), col(EvaluationRow.id)
+        )
     )
     with store.session() as session:
         rows = session.exec(query).all()
     for one, at in rows:
-        if _instant(begun) <= _instant(at) and (ended is None or _instant(at) <= _instant(ended)):
+        if _instant(run.started_at) <= _instant(at) and (ended is None or _instant(at) <= _instant(ended)):
             return store.evaluation(one).profiles
     return ()
 
