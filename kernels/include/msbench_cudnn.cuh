@@ -142,7 +142,7 @@ inline Plan plan_of(cudnnHandle_t handle, std::unique_ptr<Descriptor> configurat
 }
 
 // How long a first call looks for something faster: a bench has hundreds of first calls.
-constexpr double kSearchSeconds = 0.5;
+constexpr double kSearchSeconds = 0.3;
 
 class Stopwatch {
    public:

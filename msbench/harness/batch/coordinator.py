@@ -30,7 +30,7 @@ from msbench.model import BuildResult, Candidate, Device, Evaluation
 from msbench.operators import elements
 from msbench.spec import Case, Operator, Precision
 
-REFEREES = 12
+REFEREES = 16
 """More tasks are not checked at the same time: the device has enough to do."""
 
 PROCESSES = 60
@@ -344,10 +344,15 @@ class _ChecksAhead:
         self._counting = threading.Lock()
         if isinstance(executor, Divisible) and len(operators) > 1:
             _ = executor.xp  # the device is this process's from here on
-            self._begun = {name: self._pool.submit(self._compile, executor, op) for name, op in operators.items()}
+            first: Future[None] | None = None
+            for name, op in operators.items():
+                self._begun[name] = self._pool.submit(self._compile, executor, op, first)
+                first = first or self._begun[name]
 
-    def _compile(self, executor: Divisible, op: Operator) -> None:
+    def _compile(self, executor: Divisible, op: Operator, first: Future[None] | None) -> None:
+        """``first``: wait for that; it compiles what most operators' checks launch, which others would compile beside it."""
         try:
+            wait([first] if first else [])
             executor.compile_checks(op)
         finally:
             with self._counting:

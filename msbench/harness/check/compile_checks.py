@@ -4,7 +4,8 @@ CuPy compiles a kernel for each kind of expression, which takes a second, and ke
 one process wait for each other there; processes don't, but those that check the same operator would each compile it. Here
 the cheapest case of each distribution is checked with a kernel that is always right, since it is made of the expected
 values: what references, bounds and comparisons launch is then in the cache. To CuPy an array with a dimension of one element is
-another kind than one without, so the cheapest case is one for each set of dimensions that are 1, too.
+another kind than one without, so the cheapest case is one for each set of dimensions that are 1, too; and it reduces many
+elements by other kernels than few, so a large case is checked besides.
 
 Started as ``python -m msbench.harness.check.compile_checks``; ``gpu_runner.py``'s side of it is ``executors/cuda.py``.
 """
@@ -66,12 +67,16 @@ def compile_checks(op: Operator, xp: Any) -> int:
     """Check the cheapest cases of each distribution in both precisions; how many passed. Why others did not, their check tells."""
     passed = 0
     cheapest: dict[tuple[str, ...], Scheduled] = {}
+    largest: dict[int, Scheduled] = {}
     for item in schedule(op, Plan(cases=op.cases), None):
-        if work(op, item.case) <= _WORK and operators.elements(op, dict(item.case.dims)) <= _ELEMENTS:
+        size = operators.elements(op, dict(item.case.dims))
+        if work(op, item.case) <= _WORK and size <= _ELEMENTS:
             flat = (name for name, size in item.case.dims if size == 1)
             cheapest.setdefault((item.case.distribution, *flat), item)
+            largest[size] = item
+    chosen = {item.case.id: item for item in (*cheapest.values(), *([largest[max(largest)]] if largest else []))}
     for precision in op.precisions:
-        for item in cheapest.values():
+        for item in chosen.values():
             with suppress(Exception), CaseCheck(Memory(xp), op, precision, item.case, seed=0) as check:
                 right = Right(check, Candidate(op.name, precision, ""))
                 variants = [variant for variant in ("aligned", "touched") if variant in item.variants]
