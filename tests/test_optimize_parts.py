@@ -13,8 +13,11 @@ from msbench.model import Outcome, Status
 from msbench.optimize.briefings import remembered
 from msbench.optimize.budget import FEWEST_TOKENS, Budget, Ledger
 from msbench.optimize.comparison import Ratio
+from msbench.optimize.journal import Journal
 from msbench.optimize.judge import clearly_slower, judge
 from msbench.statistics import prediction_held
+from msbench.store.store import Store
+from msbench.store.tables import RunRow
 from tests import factories
 from tests.optimizing import Scripted
 
@@ -142,3 +145,28 @@ def test_only_what_is_clearly_slower_is_given_up_after_the_screening() -> None:
     assert (
         "0.900x [0.896, 0.904] over its parent on the 4 cases of the screening: not measured further" in verdict.lesson
     )
+
+
+def test_a_run_s_profiles_are_its_own_though_another_run_made_newer_ones_of_the_version() -> None:
+    with Store(":memory:") as store:
+        for seed, at in ((1, 10.0), (2, 20.0)):
+            store.add_evaluations(OP, factories.measured(OP, {DRAFT: seed / 4}, seed=seed, at=at))
+        for seed, efficiency in ((1, 0.25), (2, 0.5), (3, 0.5)):  # one without profiles of its own has the newest
+            run = RunRow(
+                id=f"run{seed}",
+                task_id=f"{OP.name}/{DRAFT.precision}",
+                strategy="best_of_n",
+                provider="manual",
+                model="",
+                executor="cuda",
+                seed=seed,
+                budget={},
+                spend={},
+                settings={},
+                status="running",
+                note="",
+                command="",
+                started_at=factories.instant(5.0),
+            )
+            (found,) = Journal(store, None, run, OP).profiles(DRAFT.id)
+            assert found.metrics["dram__throughput.avg.pct_of_peak_sustained_elapsed"] == 100 * efficiency
