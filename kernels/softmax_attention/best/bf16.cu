@@ -1,6 +1,7 @@
 // Y = softmax(Q K' / sqrt(d)) V in bf16.
 //
-// `narrow` (d and dv up to 128): scores never leave the multiprocessor (msbench_flash.cuh).
+// `narrow` (d and dv up to 128): scores never leave the multiprocessor (msbench_flash.cuh). Not for up to 128 queries, whose many keys two blocks
+// would share.
 // `two`: two products, the second early. Tiles of the first turn scores into weights, rounded to bf16, with a shift for each row; the second
 // divides by a row's sum (msbench_weight_tiles.cuh, msbench_weight_mix.cuh).
 // `layers`: where slices of K pay, which few tiles ask for. Scores are fp32 in the workspace, as sums of slices, which a softmax adds up, and
@@ -11,6 +12,8 @@
 // Measured (H200, November 2026, cold): 56 us for 8192 x 8192 x 128 x 128 (cuDNN: 102; without taking turns 60).
 // `two` for `layers` (H100, q x kv x d x dv): 54 us for 61 at 1024 x 2048 x 4096 x 4096, 31.5 for 35 at 1024 x 1024 x 4096 x 2048, 18.5 for 21.9 at
 // 512 x 1024 x 2048 x 2048, 11.1 for 13.1 at 128 x 256 x 512 x 512.
+// `two` for `narrow` (H200): 9.8 for 11.7 at 77 x 203 x 96 x 80. Lost (H200): slices of K in clusters, whose sums meet in distributed shared memory:
+// at the paper's sizes the best of them is 0.6 to 5.5 us slower than the best whole tile in the first product, and 1.2 to 14 in the second.
 #include "msbench_flash.cuh"
 #include "msbench_score_rows.cuh"
 #include "msbench_tile_product.cuh"
@@ -21,8 +24,8 @@ namespace {
 using namespace msbench;
 using namespace tile_product;
 
-bool narrow(int64_t d, int64_t dv) {
-    return d <= flash::kWidth && dv <= flash::kWidth;
+bool narrow(int64_t q, int64_t kv, int64_t d, int64_t dv) {
+    return d <= flash::kWidth && dv <= flash::kWidth && (q > flash::kTile || kv <= flash::kTile);
 }
 
 // Estimated cycles of a product.
@@ -202,12 +205,12 @@ cudaError_t attend_layers(const Matrix16& Q, const Matrix16& K, const Matrix16& 
 }  // namespace
 
 extern "C" size_t softmax_attention_workspace(int64_t q, int64_t kv, int64_t d, int64_t dv) {
-    if (narrow(d, dv)) return size_t(padded_bytes(q, d) + padded_bytes(kv, d) + padded_bytes(kv, dv));
+    if (narrow(q, kv, d, dv)) return size_t(padded_bytes(q, d) + padded_bytes(kv, d) + padded_bytes(kv, dv));
     return size_t(in_layers(q, kv, d, dv) ? LayersSpace(q, kv, d, dv).bytes : TwoSpace(q, kv, d, dv).bytes);
 }
 
 extern "C" cudaError_t softmax_attention(const scalar_t* Q, const scalar_t* K, const scalar_t* V, scalar_t* Y, int64_t q, int64_t kv, int64_t d,
                                          int64_t dv, void* workspace, size_t, cudaStream_t stream) {
-    const auto plan = narrow(d, dv) ? attend_narrow : in_layers(q, kv, d, dv) ? attend_layers : attend_two;
+    const auto plan = narrow(q, kv, d, dv) ? attend_narrow : in_layers(q, kv, d, dv) ? attend_layers : attend_two;
     return plan({Q, q, d, d}, {K, kv, d, d}, {V, kv, dv, dv}, Y, workspace, stream);
 }
