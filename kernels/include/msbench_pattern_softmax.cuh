@@ -10,6 +10,7 @@
 namespace msbench::key_patterns {
 
 constexpr float kSafe = 60.0f;
+constexpr int kFewLanes = 4;  // whose largest scores a warp looks for one after another
 
 // A thread's four rows; `origin` is minus what is subtracted from scores.
 struct Rows {
@@ -26,6 +27,10 @@ struct View {
     // Key and value number `i` of four.
     __device__ __forceinline__ float2 pair(unsigned four, int i) const {
         return *reinterpret_cast<const float2*>(window + __byte_perm(four, lane_offset, 0x5504 | i << 4));
+    }
+    // A key of any lane's channel.
+    __device__ __forceinline__ float key(int key, int lane) const {
+        return *reinterpret_cast<const float*>(window + (key * 32 + lane) * sizeof(float2));
     }
 };
 
@@ -65,9 +70,9 @@ __device__ __forceinline__ void add_patterns(Rows& s, const View<kWindow>& view,
     if constexpr (kPattern > 1) add_patterns<kPattern - 1>(s, view, keys, counted);
 }
 
-// The largest score of row r in a window.
+// The largest score of row r in a window, of each lane's channel.
 template <int kWindow>
-__device__ __forceinline__ float largest_score(float query, int r, const View<kWindow>& view) {
+__device__ __forceinline__ float largest_scores(float query, int r, const View<kWindow>& view) {
     float top = -INFINITY;
     const unsigned char* keys = view.list->keys;
 #pragma unroll 1
@@ -86,6 +91,23 @@ __device__ __forceinline__ float largest_score(float query, int r, const View<kW
     return top;
 }
 
+// The same of one lane's channel, whose query all lanes have: 32 keys at a time.
+template <int kWindow>
+__device__ __forceinline__ float largest_score(float query, int of_lane, int r, const View<kWindow>& view) {
+    float top = -INFINITY;
+    const unsigned char* keys = view.list->keys;
+#pragma unroll 1
+    for (int pattern = kPatterns - 1; pattern > 0; --pattern) {
+        const int count = view.list->counts[pattern];
+        if (pattern >> r & 1) {
+#pragma unroll 1
+            for (int n = threadIdx.x % 32; n < count; n += 32) top = fmaxf(top, query * view.key(keys[n], of_lane));
+        }
+        keys += (count + 3) / 4 * 4;
+    }
+    return warp_reduce(top, Max());
+}
+
 // Changes what is subtracted from scores from now on where a window asks for it, whose keys lie between `least` and `largest`. Members of `s` are
 // nowhere handed on by address, so that they stay in registers.
 template <int kWindow>
@@ -94,8 +116,18 @@ __device__ __forceinline__ void move_origins(Rows& s, const View<kWindow>& view,
     for (int r = 0; r < kRows; ++r) {
         const float a = s.query[r] * largest, b = s.query[r] * least;
         const bool none = s.sum[r] == 0.0f;
-        if (__all_sync(0xffffffffu, fmaxf(a, b) <= kSafe - s.origin[r] && !(none && fminf(a, b) < -kSafe))) continue;
-        const float top = largest_score(s.query[r], r, view);
+        unsigned lanes = __ballot_sync(0xffffffffu, !(fmaxf(a, b) <= kSafe - s.origin[r]) || (none && fminf(a, b) < -kSafe));
+        if (lanes == 0) continue;
+        float top = -INFINITY;
+        if (__popc(lanes) > kFewLanes) {
+            top = largest_scores(s.query[r], r, view);
+        } else {
+            for (; lanes; lanes &= lanes - 1) {
+                const int lane = __ffs(lanes) - 1;
+                const float found = largest_score(__shfl_sync(0xffffffffu, s.query[r], lane), lane, r, view);
+                if (int(threadIdx.x % 32) == lane) top = found;
+            }
+        }
         if (top > kSafe - s.origin[r] || (none && top < -kSafe && top > -INFINITY)) {
             const float factor = exp2_fast(-s.origin[r] - top);
             if (!none) s.sum[r] *= factor, s.weighted[r] *= factor;

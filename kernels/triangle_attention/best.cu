@@ -4,8 +4,8 @@
 // first kernel sorts the keys of every four rows by the rows that count them (msbench_key_patterns.cuh). A warp goes through a window's keys, which
 // its block holds in shared memory for 32 channels, pattern by pattern, each with code of its own that computes what counts and nothing else
 // (msbench_pattern_softmax.cuh). Nothing is subtracted from scores as long as the window's extreme keys promise that none, to base 2, exceeds 60 in
-// size. Otherwise a warp looks for the largest scores of the rows concerned, and changes what it subtracts where it has to. Rows whose
-// results are not finite are done again with maxima.
+// size. Otherwise a warp looks for the largest scores of the rows concerned, with all lanes for one if few ask for it, and changes what it subtracts
+// where it has to. Rows whose results are not finite are done again with maxima.
 //
 // Plans, by tiles of four rows and 32 channels:
 // - `few_tiles`, up to kFewTiles, and for rows of up to kShortRows: as many warps share a tile's keys as the GPU has room for, because there a
@@ -15,10 +15,15 @@
 //
 // Bound: MUFU, 16 exponentials a clock and multiprocessor: three quarters of the large case's 8.6e9 causal pairs are 1.55 ms.
 //
-// Measured (H100, November 2026, cold; 4,32,1024,128): 1.89 ms, and 2.23 where one query and one key in 64 are 256 times the size, in fp32 and bf16.
-// The kernel before, with all of seven keys' exponentials for eight rows: 2.72 and 4.68 in fp32, 2.32 and 2.68 in bf16. 1,96,256,128: 122 us for
-// 126. Windows of 128 keys 1.96 ms; 256 with three blocks a multiprocessor 1.94, of 16 warps 1.87, but up to 6 % slower at 256 rows. Lost: one or
-// two of 16 exponentials as polynomials, 1.93 and 2.02 ms for 1.94; rows handed to a function by address, which kept them in local memory, 2.37.
+// Measured (H200, November 2026, cold; 4,32,1024,128): 1.90 ms in fp32 and 1.88 in bf16, and 2.14 and 2.13 where one query and one key in 64 are 256
+// times the size; with all lanes looking for the largest scores of any 2.29. Windows of 256 keys, 16 warps: 1.89, but 10 % slower at 128 rows.
+// The kernel before (H100), with all of seven keys' exponentials for eight rows: 2.72 and 4.68 in fp32, 2.32 and 2.68 in bf16, this then 1.89 and 2.23;
+// windows of 128 keys 1.96; 256 with three blocks a multiprocessor 1.94; rows handed to a function by address, which kept them in local memory, 2.37.
+//
+// Lost (H200): what is not exponentials hardly hides behind them. Two rows a thread, of three patterns in place of fifteen, take 2.15 ms, three 1.99;
+// two rows of two channels 2.01, three 1.95, four (24 warps) 1.94; two or three rows of keys and values that are pairs of bf16 in shared memory 2.04
+// and 1.92. One exponential in 16 or 8 by a polynomial: 1.92 and 1.93 (two rows of two channels: 1.99 and 2.00; in 5 or 4 2.10 and 2.27). Copies to
+// shared memory that pass by registers: 2.11 for 2.01.
 #include "msbench_channel_rows.cuh"
 #include "msbench_launch.cuh"
 #include "msbench_pattern_softmax.cuh"
@@ -76,16 +81,17 @@ __global__ void __launch_bounds__(kLanes * kWarps, kBlocks)
         float largest = -INFINITY, least = INFINITY;
 #pragma unroll 1
         for (int begin = warp; begin < kWindow && start + begin <= last; begin += kFlight * kWarps) {
-            float keys[kFlight], values[kFlight];
+            scalar_t keys[kFlight], values[kFlight];
 #pragma unroll
             for (int n = 0; n < kFlight; ++n) {  // without a condition: what comes twice does not matter
-                const int row = min(start + begin + n * kWarps, last);
-                keys[n] = c.key(row), values[n] = c.value(row);
+                const int64_t at = int64_t(min(start + begin + n * kWarps, last)) * D;
+                keys[n] = c.k[at], values[n] = c.v[at];
             }
 #pragma unroll
             for (int n = 0; n < kFlight; ++n) {
-                memory.window[begin + n * kWarps][lane] = make_float2(keys[n], values[n]);
-                largest = fmaxf(largest, keys[n]), least = fminf(least, keys[n]);
+                const float key = to_float(keys[n]);
+                memory.window[begin + n * kWarps][lane] = make_float2(key, to_float(values[n]));
+                largest = fmaxf(largest, key), least = fminf(least, key);
             }
         }
         cudaGridDependencySynchronize();  // keys and values have not waited for the lists
@@ -106,19 +112,19 @@ __global__ void __launch_bounds__(kLanes * kWarps, kBlocks)
         __syncthreads();
     }
     if (channel >= D) return;
+    unsigned again = 0;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-        const int row = first + r;
-        if (row >= S) continue;
-        float result = 0;  // no entry counts
-        if (counted >> r & 1) {
-            result = s.weighted[r] / s.sum[r];
-            if (!(s.sum[r] >= kLeast) || result * 0.0f != 0.0f) {
-                const float* mask_of_row = mask + (int64_t(head / H) * S + row) * S;
-                result = with_maximum(c, row, [&](int j) { return !(mask_of_row[j] > 0.5f); });
-            }
-        }
-        c.store(row, result);
+        if (first + r >= S) continue;
+        const bool any = counted >> r & 1;
+        const float result = any ? s.weighted[r] / s.sum[r] : 0.0f;
+        if (any && (!(s.sum[r] >= kLeast) || result * 0.0f != 0.0f)) again |= 1u << r;
+        else c.store(first + r, result);
+    }
+    for (; again; again &= again - 1) {
+        const int row = first + __ffs(again) - 1;
+        const float* mask_of_row = mask + (int64_t(head / H) * S + row) * S;
+        c.store(row, with_maximum(c, row, [&](int j) { return !(mask_of_row[j] > 0.5f); }));
     }
 }
 

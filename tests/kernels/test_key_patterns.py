@@ -103,14 +103,14 @@ def softmax_rows(q: Any, k: Any, v: Any, counted: Any) -> Any:
     return (weights * v).sum(axis=1) / np.where(counted.any(axis=1)[:, None], weights.sum(axis=1), 1)
 
 
-@pytest.mark.parametrize("size, look", [(1, 0), (7, 0), (7, 1), (100, 1)])
-def test_softmaxes_of_rows_that_count_other_keys(size: float, look: int) -> None:
+@pytest.mark.parametrize("size, lanes, look", [(1, 32, 0), (7, 32, 0), (7, 32, 1), (100, 32, 1), (100, 3, 1)])
+def test_softmaxes_of_rows_that_count_other_keys(size: float, lanes: int, look: int) -> None:
     rng = np.random.default_rng(int(size) + look)
     S = 128
     mask = rng.uniform(-1, 1, (1, S, S)).astype(np.float32)
     mask[0, S - 2] = 1
     q, k, v = (rng.uniform(-1, 1, (n, 32)).astype(np.float32) for n in (4, S, S))
-    q, k = q * np.float32(size), k * np.float32(size)
+    q[:, :lanes], k[:, :lanes] = q[:, :lanes] * np.float32(size), k[:, :lanes] * np.float32(size)
     _, lists = called("float", SOURCE, "sorted", mask, np.zeros((S // 4, S // WINDOW, BYTES), np.uint8), S, 1)
     *_, y = called(
         "float", SOURCE, "softmaxes", q, k, v, lists[-1].copy(), np.empty((4, 32), np.float32), S // WINDOW, look
