@@ -33,8 +33,8 @@ static bool worth_shares(int64_t nnz, int64_t K) {
 
 extern "C" size_t spmm_csr_workspace(int64_t rows, int64_t cols, int64_t nnz, int64_t K) {
     if (worth_shares(nnz, K)) return msbench::shares_bytes(rows, nnz, K);
-    const size_t gather = msbench::gather_bytes(K);
-    return msbench::worth_tiles(cols, nnz, K) ? std::max(msbench::tiles_bytes(rows, nnz, K), gather) : gather;
+    const size_t least = std::max(msbench::gather_bytes(K), nnz * K < msbench::kMostShort ? msbench::VeryLongRows::bytes(nnz, K) : 0);
+    return msbench::worth_tiles(cols, nnz, K) ? std::max(msbench::tiles_bytes(rows, nnz, K), least) : least;
 }
 
 extern "C" cudaError_t spmm_csr(const scalar_t* values, const int32_t* col_indices, const int32_t* row_offsets,

@@ -1,4 +1,4 @@
-"""msbench_packets.cuh: maps reach every element once, wherever arrays begin, and keep bits where they are told to."""
+"""msbench_packets.cuh: maps reach every element once, wherever arrays begin, and keep bits where they are told to. msbench_load_if.cuh."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from tests.kernels.building import TYPES, bf16_bits, called, floats
 
 SOURCE = """
+#include <msbench_load_if.cuh>
 #include <msbench_packets.cuh>
 
 struct Weigh {
@@ -21,6 +22,17 @@ struct Same {
 // x, label and y begin this many elements after 64-byte boundaries.
 EXPORTED weigh(scalar_t* x, int32_t* label, scalar_t* y, int64_t count, int64_t dx, int64_t dlabel, int64_t dy) {
     return msbench::map(nullptr, count, Weigh(), y + dy, x + dx, label + dlabel);
+}
+__global__ void load_some(const scalar_t* x, const int32_t* wanted, float* y, int count) {
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+        msbench::Loaded<scalar_t> loaded;
+        loaded.load_if(wanted[i] != 0, x + (wanted[i] ? i : int64_t(1) << 40));
+        if (wanted[i]) y[i] = loaded.value();
+    }
+}
+EXPORTED load_if(const scalar_t* x, const int32_t* wanted, float* y, int64_t count) {
+    load_some<<<1, 64>>>(x, wanted, y, int(count));
+    return cudaGetLastError();
 }
 EXPORTED copy(scalar_t* x, scalar_t* y, int64_t count, int64_t dx, int64_t dy) {
     return msbench::map(nullptr, count, Same(), y + dy, x + dx);
@@ -57,3 +69,13 @@ def test_a_map_of_groups_keeps_every_bit(scalar: str, starts: tuple[int, int]) -
     y = np.zeros(count + 16, TYPES[scalar])
     _, after = called(scalar, SOURCE, "copy", x, y, count, dx, dy)
     assert after[dy : dy + count].tobytes() == bits.tobytes()
+
+
+@pytest.mark.parametrize("scalar", TYPES)
+def test_only_what_is_wanted_is_loaded(scalar: str) -> None:
+    """Addresses of the others are nowhere."""
+    rng = np.random.default_rng(9)
+    values, wanted = rng.integers(-100, 100, 300), rng.integers(0, 2, 300).astype(np.int32)
+    x = (values if scalar == "float" else bf16_bits(values)).astype(TYPES[scalar])
+    y = called(scalar, SOURCE, "load_if", x, wanted, np.full(300, 77, np.float32), 300)[2]
+    np.testing.assert_array_equal(y, np.where(wanted, values, 77))

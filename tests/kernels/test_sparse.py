@@ -432,15 +432,17 @@ EXPORTED shortly(const float* values, const int32_t* columns, const int32_t* off
                  int64_t cols, int64_t total, int64_t K) {
     return multiply_shortly(CsrRows{values, columns, offsets, int(rows), int(cols), int(total)}, X, Y, K, workspace, 0);
 }
-EXPORTED room(int64_t* bytes, int64_t K) {
-    *bytes = int64_t(gather_bytes(K));
+EXPORTED room(int64_t* bytes, int64_t total, int64_t K) {
+    *bytes = int64_t(std::max(gather_bytes(K), VeryLongRows::bytes(total, K)));
     return 0;
 }
 """
 
 
 @pytest.mark.parametrize("kind", ["even", "long", "empty", "first", "last", "large shares", "1", "32", "200", "300"])
-@pytest.mark.parametrize(("plan", "K"), [("runs", 72), ("runs", 64), ("shortly", 77), ("shortly", 3)])
+@pytest.mark.parametrize(
+    ("plan", "K"), [("runs", 72), ("runs", 64), ("shortly", 77), ("shortly", 3), ("shortly", 33), ("shortly", 131)]
+)
 def test_products_by_runs_and_shortly(plan: str, K: int, kind: str) -> None:
     """Twice, in a workspace that holds NaN: rows that are empty, end amid a flight, are one block's or several blocks'."""
     rng = np.random.default_rng(K)
@@ -449,7 +451,7 @@ def test_products_by_runs_and_shortly(plan: str, K: int, kind: str) -> None:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     values, columns = rng.integers(-8, 9, total).astype(np.float32), rng.integers(0, cols, total).astype(np.int32)
     X = rng.integers(-8, 9, (cols, K)).astype(np.float32)
-    room = int(called("float", PLANS, "room", np.zeros(1, np.int64), K)[0][0])
+    room = int(called("float", PLANS, "room", np.zeros(1, np.int64), total, K)[0][0])
     given = [values, columns, offsets, X, np.full((rows, K), np.nan, np.float32), np.full(room, 255, np.uint8)]
     Y = called("float", PLANS, plan, *given, rows, cols, total, K, times=2)[4]
     expected = np.zeros((rows, K), np.float32)
