@@ -28,4 +28,18 @@ __device__ inline bool combine_rows(int row, float& product) {
     return combine_peers(__match_any_sync(~0u, row), row, product);
 }
 
+// Adds lanes' products to `sums`, in shared memory. Additions of floats there are tries, repeated until nobody came between: a row that most
+// lanes have at once would make them wait for each other, so lanes whose first try failed add up by row before they go on.
+__device__ inline void add_to_shared(float* sums, int row, float product) {
+    bool left = row >= 0;
+    if (left) {
+        int* const at = reinterpret_cast<int*>(sums + row);
+        const int before = *static_cast<volatile int*>(at);
+        left = atomicCAS(at, before, __float_as_int(__int_as_float(before) + product)) != before;
+    }
+    if (!__any_sync(~0u, left)) return;
+    if (!left) row = -1;
+    if (combine_rows(row, product)) atomicAdd(sums + row, product);
+}
+
 }  // namespace msbench

@@ -8,27 +8,46 @@
 // While a tile is stored, loads of the next are under way: the kernel that fills bins keeps its blocks for many tiles.
 #pragma once
 
+#include <algorithm>
+
 #include "msbench_add_by_row.cuh"
 #include "msbench_scan.cuh"
 
 namespace msbench {
 
+constexpr int kProductBins = 128;
+
+// Products of each bin. Zero between calls, which share it if they overlap: one stream at a time.
+static __device__ int bin_totals[kProductBins];
+
 template <int kThreads_, int kEach_>
 struct ProductBins {
-    static constexpr int kBins = 128, kThreads = kThreads_, kEach = kEach_, kTile = kThreads * kEach;
+    static constexpr int kBins = kProductBins, kThreads = kThreads_, kEach = kEach_, kTile = kThreads * kEach;
     static constexpr int kRoom = kTile + 4 * kBins;  // of a tile: every bin may be filled up to a multiple of four
     static constexpr unsigned short kNone = 0xffff;  // where it is
+    // Bins are shared out by pieces (msbench_bin_shares.cuh), of which all products are kPieces. Bins of up to kWhole are not cut.
+    static constexpr int kPieces = 512, kWhole = kPieces / kBins * 3 / 2, kLeastPiece = 8192;
 
     float* products;         // [tiles][kRoom]
     unsigned short* rows;    // [tiles][kRoom]: within the bin
     unsigned short* starts;  // [kBins + 1][tiles]: where a bin begins in a tile
+    float4* sums;            // [kBins][height() / 4]: of bins that are cut into pieces
     int tiles, shift;        // a bin has 2^shift rows, at most 8192 for 2²⁰ rows
+    int piece;               // products that are worth a block
 
-    static size_t bytes(int64_t all_tiles) { return all_tiles * (kRoom * (sizeof(float) + 2) + (kBins + 1) * 2); }
-    // `workspace`: bytes(all_tiles), aligned to 16 bytes, for products of `all_rows` rows.
-    ProductBins(void* workspace, int64_t all_rows, int64_t all_tiles)
-        : products(static_cast<float*>(workspace)), tiles(int(all_tiles)), shift(0) {
+    static int shift_of(int64_t all_rows) {
+        int shift = 2;  // four rows are added at once
         while (int64_t(kBins) << shift < all_rows) ++shift;
+        return shift;
+    }
+    static size_t bytes(int64_t all_rows, int64_t all_tiles) {
+        return (sizeof(float) * kBins << shift_of(all_rows)) + all_tiles * (kRoom * (sizeof(float) + 2) + (kBins + 1) * 2);
+    }
+    // `workspace`: bytes(all_rows, all_tiles), aligned to 16 bytes, for products of `all_rows` rows.
+    ProductBins(void* workspace, int64_t all_rows, int64_t all_tiles)
+        : sums(static_cast<float4*>(workspace)), tiles(int(all_tiles)), shift(shift_of(all_rows)) {
+        piece = int(std::max<int64_t>(ceil_div(all_tiles * kTile, kPieces), kLeastPiece));
+        products = reinterpret_cast<float*>(sums) + (int64_t(kBins) << shift);
         rows = reinterpret_cast<unsigned short*>(products + int64_t(tiles) * kRoom);
         starts = rows + int64_t(tiles) * kRoom;
     }
@@ -48,8 +67,20 @@ struct ProductTile {
     alignas(16) float products[Bins::kRoom];
     alignas(16) unsigned short rows[Bins::kRoom];
     int counts[Bins::kBins];  // of products in each bin, then where it begins
+    int totals[Bins::kBins];  // of all of the block's tiles
     int total;
 
+    // Before the first tile, and behind the last one.
+    __device__ void begin(const Bins& bins) {
+        if (threadIdx.x < Bins::kBins) totals[threadIdx.x] = 0;
+        if (int64_t(bins.tiles) * Bins::kTile <= Bins::kWhole * bins.piece) return;  // too few for a bin that is cut
+#pragma unroll 1
+        for (int i = blockIdx.x * kThreads + threadIdx.x; i < Bins::kBins * bins.height() / 4; i += gridDim.x * kThreads)
+            bins.sums[i] = float4{0, 0, 0, 0};
+    }
+    __device__ void finish() const {
+        if (threadIdx.x < Bins::kBins && totals[threadIdx.x] > 0) atomicAdd(bin_totals + threadIdx.x, totals[threadIdx.x]);
+    }
     __device__ void clear() {
         if (threadIdx.x < Bins::kBins) counts[threadIdx.x] = 0;
     }
@@ -74,6 +105,7 @@ struct ProductTile {
         for (int i = 0; i < kOwn; ++i, start += bins.tiles) {
             const int count = counts[lane * kOwn + i], end = (at + count + 3) & ~3;
             counts[lane * kOwn + i] = at;
+            totals[lane * kOwn + i] += count;
             *start = static_cast<unsigned short>(at);
 #pragma unroll 1
             for (int k = at + count; k < end; ++k) rows[k] = Bins::kNone;
@@ -102,10 +134,11 @@ struct ProductTile {
     }
 };
 
-// Adds a bin's products to `sums`, [height] in shared memory. `share` of `shares` blocks, each of kThreads threads.
-template <int kThreads, typename Bins>
+// Adds a bin's products to `sums`, [height] in shared memory. `share` of `shares` blocks, each of kThreads threads, of which kLanes have a tile's
+// part.
+template <int kThreads, int kLanes, typename Bins>
 __device__ inline void add_bin(const Bins& bins, int bin, int share, int shares, float* sums) {
-    constexpr int kLanes = 8;   // of a warp, for a tile's part
+    static_assert(kThreads % kLanes == 0);
     constexpr int kFlight = 2;  // loads that a lane has under way
     // `often`: there are so many products of the bin that rows should be expected to come again and again.
     const auto add = [&](const float4& product, const uint2& pairs, bool often) {
@@ -114,8 +147,8 @@ __device__ inline void add_bin(const Bins& bins, int bin, int share, int shares,
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int row = of_rows[i] == Bins::kNone ? -1 : int(of_rows[i]);
-            float sum = products[i];
-            if (often ? combine_rows(row, sum) : row >= 0) atomicAdd(sums + row, sum);
+            if (often) add_to_shared(sums, row, products[i]);
+            else if (row >= 0) atomicAdd(sums + row, products[i]);
         }
     };
     const unsigned short *const begins = bins.starts + int64_t(bin) * bins.tiles, *const ends = begins + bins.tiles;

@@ -2,8 +2,8 @@
 // few threads, and more of them shorter parts of tiles.
 #pragma once
 
+#include "msbench_bin_shares.cuh"
 #include "msbench_launch.cuh"
-#include "msbench_product_bins.cuh"
 #ifdef __NVCC__
 #include "msbench_cluster.cuh"
 #endif
@@ -45,18 +45,38 @@ __device__ __forceinline__ float sum_of_blocks(const float* own) {
 template <typename T, int kThreads, int kSplit, typename Bins>
 __global__ void __launch_bounds__(kThreads, 2) sum_products(const __grid_constant__ Bins bins, T* y, int64_t rows) {
     extern __shared__ __align__(16) float sums[];
-    const int bin = blockIdx.x / kSplit, share = blockIdx.x % kSplit;
-    for (int i = threadIdx.x; i < bins.height(); i += kThreads) sums[i] = 0;
-    cudaGridDependencySynchronize();
-    __syncthreads();
-    add_bin<kThreads>(bins, bin, share, kSplit, sums);
-
-    sync_bin<kSplit>();
-    for (int i = share * kThreads + int(threadIdx.x); i < bins.height(); i += kSplit * kThreads) {
+    __shared__ BinShares shares;
+    int bin = blockIdx.x / kSplit, piece = blockIdx.x % kSplit;
+    const auto clear = [&] {
+        for (int i = threadIdx.x; i < bins.height(); i += kThreads) sums[i] = 0;
+    };
+    const auto finish = [&](int i, float sum) {
         const int64_t row = (int64_t(bin) << bins.shift) + i;
-        if (row < rows) y[row] = from_float<T>(sum_of_blocks<kSplit>(sums + i));
+        if (row < rows) y[row] = from_float<T>(sum);
+    };
+    clear();
+    cudaGridDependencySynchronize();
+    const bool uneven = shares.read(bins);
+    int pieces = uneven ? shares.pieces(bin) : 0;
+    while (true) {
+        // A tile's part is taken by few lanes if there are many tiles for a block, else by as many as it has work for.
+        constexpr int kFew = 8, kMany = kThreads < 256 ? kThreads : 256;
+        if (pieces == 0) add_bin<kThreads, kFew>(bins, bin, piece, kSplit, sums);
+        else if (int64_t(pieces) * bins.piece < int64_t(kMany) * 2 * bins.tiles) add_bin<kThreads, 32>(bins, bin, piece, pieces, sums);
+        else add_bin<kThreads, kMany>(bins, bin, piece, pieces, sums);
+        if (pieces > 0) {
+            __syncthreads();
+            shares.leave(bins, bin, sums, finish);
+        } else {
+            sync_bin<kSplit>();
+            for (int i = piece * kThreads + int(threadIdx.x); i < bins.height(); i += kSplit * kThreads) finish(i, sum_of_blocks<kSplit>(sums + i));
+            sync_bin<kSplit>();  // before a block whose sums are read is gone
+        }
+        if (!uneven || !shares.take(bin, piece, kSplit)) return;
+        pieces = shares.pieces(bin);
+        clear();
+        __syncthreads();
     }
-    sync_bin<kSplit>();  // before a block whose sums are read is gone
 }
 
 template <int kThreads, int kSplit, typename T, typename Bins>

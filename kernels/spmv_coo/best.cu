@@ -4,7 +4,8 @@
 // - `block_sums`, up to 32768: a block of 1024 threads on each multiprocessor has all of its entries under way at once, and x, if it is
 //   short, for shared memory, so that this is one trip; products are added up in shared memory, and behind a grid barrier those sums of
 //   all blocks (msbench_block_sums.cuh). One cooperative launch.
-// - `bins`, else: products ordered by bins of rows (msbench_product_bins.cuh); 12 + 6 + 6 bytes an entry and the gathers of x.
+// - `bins`, else: products ordered by bins of rows (msbench_product_bins.cuh), which blocks share out if they are uneven
+//   (msbench_bin_shares.cuh); 12 + 6 + 6 bytes an entry and the gathers of x.
 //
 // Bound: paper sizes are a launch, one trip to memory, a grid barrier and one to L2: a cooperative sum of 1 MB takes 5.6 us
 // (measured); and the sums of all blocks through L2. Large (H100): 331 us for entries, gathers and stores of products in no order
@@ -140,6 +141,7 @@ __global__ void __launch_bounds__(Bins::kThreads, 1)
     entries.load(A, blockIdx.x);
     products.clear();
     __syncthreads();
+    products.begin(bins);
     for (int tile = blockIdx.x; tile < bins.tiles; tile += gridDim.x) {
         scalar_t factor[Bins::kEach];
 #pragma unroll
@@ -164,10 +166,11 @@ __global__ void __launch_bounds__(Bins::kThreads, 1)
     }
 }
 
+    products.finish();
 }  // namespace
 
 extern "C" size_t spmv_coo_workspace(int64_t rows, int64_t, int64_t nnz) {
-    return rows <= BlockSums::kMostRows ? BlockSums::bytes(rows) : Bins::bytes(msbench::ceil_div(nnz, Bins::kTile));
+    return rows <= BlockSums::kMostRows ? BlockSums::bytes(rows) : Bins::bytes(rows, msbench::ceil_div(nnz, Bins::kTile));
 }
 
 extern "C" cudaError_t spmv_coo(const scalar_t* values, const int32_t* row_indices, const int32_t* col_indices,

@@ -5,8 +5,8 @@
 //   and all of a tile's are under way while it looks for their columns: one step of 1024 probes, and then a thread a column loads its
 //   bounds and x, and writes x down where the column begins. Products are added up in shared memory, and behind a grid barrier those sums
 //   of all blocks (msbench_block_sums.cuh). One cooperative launch.
-// - `bins`, else: products ordered by bins of rows (msbench_product_bins.cuh). A block has neighbouring tiles, so it searches for a column
-//   only once.
+// - `bins`, else: products ordered by bins of rows (msbench_product_bins.cuh), which blocks share out if they are uneven
+//   (msbench_bin_shares.cuh). A block has neighbouring tiles, so it searches for a column only once.
 //
 // Bound: paper sizes are a launch, two trips to memory, a grid barrier and one to L2, ≈ 7 us, and the sums of all blocks through
 // L2, 1 MB. Large: 8 + 6 + 6 bytes an entry (6 + 6 + 6 in bf16), on an H100 173 us until products are stored in no order, and 76 to read
@@ -199,6 +199,7 @@ __global__ void __launch_bounds__(Bins::kThreads, kFillBlocks)
     search.finish(A.offsets);
     TileColumns<Bins::kTile>::Column column;
     column.load(A, x, search.low, width);
+    products.begin(bins);
     __syncthreads();
     for (int tile = tile_begin; tile < tile_end; ++tile) {
         const int begin = tile * Bins::kTile;
@@ -228,7 +229,8 @@ __global__ void __launch_bounds__(Bins::kThreads, kFillBlocks)
 }  // namespace
 
 extern "C" size_t spmv_csc_workspace(int64_t rows, int64_t, int64_t nnz) {
-    return rows <= BlockSums::kMostRows ? BlockSums::bytes(rows) : Bins::bytes(msbench::ceil_div(nnz, Bins::kTile));
+    return rows <= BlockSums::kMostRows ? BlockSums::bytes(rows) : Bins::bytes(rows, msbench::ceil_div(nnz, Bins::kTile));
+    products.finish();
 }
 
 extern "C" cudaError_t spmv_csc(const scalar_t* values, const int32_t* row_indices, const int32_t* col_offsets,

@@ -12,8 +12,8 @@ SOURCE = """
 #include <msbench_find_line.cuh>
 #include <msbench_launch.cuh>
 #include <msbench_long_lines.cuh>
-#include <msbench_product_bins.cuh>
 #include <msbench_row_bins.cuh>
+#include <msbench_sum_products.cuh>
 
 using namespace msbench;
 
@@ -96,6 +96,7 @@ using Products = ProductBins<128, 4>;
 
 __global__ void fill_products(const int32_t* row, const float* term, int count, const __grid_constant__ Products bins) {
     __shared__ ProductTile<128, 4> products;
+    products.begin(bins);
     for (int tile = blockIdx.x; tile < bins.tiles; tile += gridDim.x) {
         int own[4];
         for (int i = 0; i < 4; ++i) {
@@ -116,22 +117,16 @@ __global__ void fill_products(const int32_t* row, const float* term, int count, 
         products.store(bins, tile);
         __syncthreads();
     }
-}
-__global__ void add_products(const __grid_constant__ Products bins, float* sums, int rows) {
-    extern __shared__ __align__(16) float shared[];
-    for (int i = threadIdx.x; i < bins.height(); i += 64) shared[i] = 0;
-    __syncthreads();
-    for (int share = 0; share < 3; ++share) add_bin<64>(bins, blockIdx.x, share, 3, shared);
-    __syncthreads();
-    for (int i = threadIdx.x; i < bins.height(); i += 64) {
-        const int at = blockIdx.x * bins.height() + i;
-        if (at < rows) sums[at] = shared[i];
-    }
+    products.finish();
 }
 EXPORTED product_sums(const int32_t* row, const float* term, float* sums, char* workspace, int64_t count, int64_t rows) {
     const Products bins(workspace, rows, ceil_div(count, Products::kTile));
     fill_products<<<3, 128>>>(row, term, int(count), bins);
-    return Launch(bins.kBins, 64, 0).shared(sizeof(float) << bins.shift)(add_products, bins, sums, int(rows));
+    return launch_sums<128, 2>(bins, sums, rows, 0);
+}
+EXPORTED room(int64_t* bytes, int64_t count, int64_t rows) {
+    *bytes = int64_t(Products::bytes(rows, ceil_div(count, Products::kTile)));
+    return 0;
 }
 """
 
@@ -201,6 +196,19 @@ def test_sums_by_row(function: str, rows: int, skewed: bool) -> None:
     terms = rng.integers(-8, 9, 5000).astype(np.float32)
     given = [row, terms, np.full(rows, np.nan, np.float32), np.full(1 << 18, 255, np.uint8)]
     sums = called("float", SOURCE, function, *given, 5000, rows, times=2)[2]
+    np.testing.assert_array_equal(sums, np.bincount(row, terms, rows))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(("count", "rows"), [(24_000, 100), (90_000, 3000), (200_000, 129)])
+def test_sums_of_uneven_bins(count: int, rows: int, share: float) -> None:
+    """Three times, in a workspace that holds NaN: bins that are one block's, or cut into pieces, or all empty but one."""
+    rng = np.random.default_rng(rows)
+    row = np.where(rng.random(count) < share, rng.integers(0, 2, count), rng.integers(0, rows, count)).astype(np.int32)
+    terms = rng.integers(-8, 9, count).astype(np.float32)
+    room = int(called("float", SOURCE, "room", np.zeros(1, np.int64), count, rows)[0][0])
+    given = [row, terms, np.full(rows, np.nan, np.float32), np.full(room, 255, np.uint8)]
+    sums = called("float", SOURCE, "product_sums", *given, count, rows, times=3)[2]
     np.testing.assert_array_equal(sums, np.bincount(row, terms, rows))
 
 
