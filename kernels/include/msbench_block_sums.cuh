@@ -68,21 +68,14 @@ struct BlockSums {
     // Where this warp adds.
     __device__ float* own(float* shared) const { return shared + int(threadIdx.x) / 32 % copies * quads * 4; }
     // Called by whole warps; lanes with a row below 0 have nothing.
-    __device__ static void add(float* own, int row, float product) {
-        bool left = row >= 0;
-        if (left) {
-            int* const at = reinterpret_cast<int*>(own + row);
-            const int before = *static_cast<volatile int*>(at);
-            left = atomicCAS(at, before, __float_as_int(__int_as_float(before) + product)) != before;
-        }
-        if (!__any_sync(~0u, left)) return;
-        if (!left) row = -1;
-        if (combine_rows(row, product)) atomicAdd(own + row, product);
-    }
-    // By all threads of the grid, as early as they can: what will be added to is fetched from memory.
-    __device__ void fetch() const {
+    __device__ static void add(float* own, int row, float product) { add_to_shared(own, row, product); }
+    // By all threads of the grid, as early as they can: what will be added to is fetched from memory, and a part of `y` [rows], which will be
+    // written, so that its address has been translated.
+    template <typename T>
+    __device__ void fetch(const T* y) const {
         const int line = blockIdx.x + threadIdx.x * gridDim.x;
         if (line * 8 < quads) asm volatile("prefetch.global.L2 [%0];" ::"l"(sums_in_memory + line * 8));
+        if (threadIdx.x == 0) asm volatile("prefetch.global.L2 [%0];" ::"l"(y + min(int(blockIdx.x) * (rows / int(gridDim.x) + 1), rows - 1)));
     }
     // By all threads of the grid, when all is added: calls finish(row, sum) once a row. kStored: as stored(rows) says; if not,
     // add_quad(address, sums) is called for additions in memory.

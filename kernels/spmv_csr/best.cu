@@ -21,11 +21,14 @@
 // 6.9 and 7.7.
 // H100, 2026-11-26: 2¹⁴ rows 8.7 us with 8 lanes, 8.4 with 16; 2¹² 7.4 with 32, 7.3 with 16. Large 294 us by lanes that load fours, 238 by `walk`
 // (bf16 276, 229). A copy of x in each block's shared memory, in place of gathers from L2, cost up to 2.6 us at 2¹⁵ rows: many blocks want the
-// same lines at once. Fetching entries to L2 while offsets are under way gained nothing.
+// same lines at once.
+// H200, 2026-11-26, bf16 and fp32, without and with entries and x asked for while offsets are under way: 2¹⁰ rows 6.5 and 6.6, 6.3 and 6.3; 2¹²
+// 6.9 and 7.2, 6.7 and 7.0; 2¹⁴ 7.6 and 7.9, 7.5 and 7.8. By bulk copies it costs 0.2. Blocks of 128 threads take up to 0.6 more.
 
 #include <algorithm>
 
 #include "msbench_csr_walk.cuh"
+#include "msbench_prefetch.cuh"
 #include "msbench_spmv_shares.cuh"
 
 namespace {
@@ -63,7 +66,7 @@ __device__ float dot(const msbench::CsrMatrix& A, const scalar_t* x, int first, 
 // The first `part_blocks` blocks have very long rows.
 template <int kLanes>
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    multiply(const __grid_constant__ msbench::CsrMatrix A, const scalar_t* x, scalar_t* y, float* partial, unsigned part_blocks) {
+    multiply(const __grid_constant__ msbench::CsrMatrix A, const scalar_t* x, scalar_t* y, int cols, float* partial, unsigned part_blocks) {
     constexpr int kRows = kThreads / kLanes;
     __shared__ union {
         msbench::RowsAside<kThreads, kRows> aside;
@@ -83,6 +86,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
         first = A.offsets[row];
         end = A.offsets[row + 1];
     }
+    if (A.total < kLeastShared) {  // else they are too many to stay in L2 until they are wanted
+        const int thread = int(blockIdx.x - part_blocks) * kThreads + int(threadIdx.x);
+        msbench::prefetch_sector(A.columns, A.total, thread);
+        msbench::prefetch_sector(A.values, A.total, thread);
+        msbench::prefetch_sector(x, cols, thread);
+    }
     __syncthreads();
     const bool is_long = end - first > kSteps * kLanes;
     float sum = 0;
@@ -98,14 +107,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 }
 
 template <int kLanes>
-cudaError_t launch(const msbench::CsrMatrix& A, const scalar_t* x, scalar_t* y, void* workspace, cudaStream_t stream) {
+cudaError_t launch(const msbench::CsrMatrix& A, const scalar_t* x, scalar_t* y, int64_t cols, void* workspace, cudaStream_t stream) {
     const int64_t row_blocks = msbench::ceil_div(A.rows, kThreads / kLanes);
     const bool crowded = row_blocks <= kResidentBlocks && row_blocks + kPartBlocks > kResidentBlocks;
     const int64_t most = crowded ? kPartBlocks / 2 : kPartBlocks;
     const unsigned part_blocks = A.total < A.very_long ? 0 : unsigned(std::min(most, msbench::ceil_div(A.total, kStepEntries)));
     const unsigned blocks = part_blocks + unsigned(row_blocks);
     float* const partial = static_cast<float*>(workspace);
-    multiply<kLanes><<<blocks, kThreads, 0, stream>>>(A, x, y, partial, part_blocks);
+    multiply<kLanes><<<blocks, kThreads, 0, stream>>>(A, x, y, int(cols), partial, part_blocks);
     return cudaGetLastError();
 }
 
@@ -131,9 +140,9 @@ extern "C" cudaError_t spmv_csr(const scalar_t* values, const int32_t* col_indic
     }
     int lanes = 2;
     while (lanes < 32 && (lanes * kFlight < mean || (2 * lanes <= mean && 2 * lanes * rows <= kResident))) lanes *= 2;
-    if (lanes == 2) return launch<2>(A, x, y, workspace, stream);
-    if (lanes == 4) return launch<4>(A, x, y, workspace, stream);
-    if (lanes == 8) return launch<8>(A, x, y, workspace, stream);
-    if (lanes == 16) return launch<16>(A, x, y, workspace, stream);
-    return launch<32>(A, x, y, workspace, stream);
+    if (lanes == 2) return launch<2>(A, x, y, cols, workspace, stream);
+    if (lanes == 4) return launch<4>(A, x, y, cols, workspace, stream);
+    if (lanes == 8) return launch<8>(A, x, y, cols, workspace, stream);
+    if (lanes == 16) return launch<16>(A, x, y, cols, workspace, stream);
+    return launch<32>(A, x, y, cols, workspace, stream);
 }
