@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-from msbench.cli import audit, exploits, look, measure, mutants, search, site, standings, study, tune  # noqa: F401  their commands register themselves, in this order
+from msbench.cli import audit, exploits, look, measure, mutants, search, site, standings, study, tune, views  # noqa: F401  their commands register themselves, in this order
 from msbench.cli import db as _db  # noqa: F401
 from msbench.cli._app import app, db_app
 from msbench.cli._end import ended

@@ -4,43 +4,21 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from msbench import databases
 from msbench.cli._app import app
 from msbench.cli._options import Db, Device, out
+from msbench.cli._tables import Part
 from msbench.report import nanoseconds
 
 if TYPE_CHECKING:
     from msbench.store.figures import Figures, TaskFigures
     from msbench.store.standings import Lost, Short, Standing
     from msbench.store.store import Store
-
-
-@dataclass(frozen=True)
-class _Part:
-    """One table, as it is printed and written."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-
-    def table(self) -> Table:
-        table = Table(title=self.title, title_justify="left")
-        for number, name in enumerate(self.head):
-            table.add_column(name, justify="left" if number < 2 else "right")
-        for row in self.rows:
-            table.add_row(*row)
-        return table
-
-    def markdown(self) -> str:
-        lines = [self.head, ("---",) * len(self.head), *self.rows]
-        return "\n".join([f"## {self.title}\n", *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
 
 
 @app.command()
@@ -108,7 +86,7 @@ def _targets(store: Store, figures: Figures, tasks: Sequence[TaskFigures]) -> Ma
     return elsewhere(targets(), tasks, ceilings) if ceilings else {}
 
 
-def _short(missed: Sequence[Short]) -> _Part:
+def _short(missed: Sequence[Short]) -> Part:
     from msbench.sitegen import metrics
     from msbench.store.standings import SHORT
 
@@ -123,10 +101,10 @@ def _short(missed: Sequence[Short]) -> _Part:
         for one in missed
     ]
     title = f"Short of the target by more than {SHORT - 1:.0%}"
-    return _Part(title, ("task", "split", "time over target", "bottleneck", "because"), rows)
+    return Part(title, ("task", "split", "time over target", "bottleneck", "because"), rows)
 
 
-def _parts(found: Sequence[Standing], lost: Sequence[Lost], aimed: Mapping[tuple[str, str], float]) -> list[_Part]:
+def _parts(found: Sequence[Standing], lost: Sequence[Lost], aimed: Mapping[tuple[str, str], float]) -> list[Part]:
     from msbench.store.standings import LOST, means
 
     overall = [
@@ -152,8 +130,8 @@ def _parts(found: Sequence[Standing], lost: Sequence[Lost], aimed: Mapping[tuple
         for one in lost
     ]
     return [
-        _Part("Overall", ("precision", "split", "tasks", "over the bar", "of the roofline"), overall),
-        _Part(
+        Part("Overall", ("precision", "split", "tasks", "over the bar", "of the roofline"), overall),
+        Part(
             "By task",
             (
                 "task",
@@ -168,5 +146,5 @@ def _parts(found: Sequence[Standing], lost: Sequence[Lost], aimed: Mapping[tuple
             ),
             rows,
         ),
-        _Part(f"Lost: the interval ends below {LOST}", ("task", "case", "over the bar", "95 % interval"), cases),
+        Part(f"Lost: the interval ends below {LOST}", ("task", "case", "over the bar", "95 % interval"), cases),
     ]
