@@ -1,4 +1,5 @@
-// mma.sync for the emulator, exact but for the last rounding: what msbench_few_rows.cuh uses of kernels/include/msbench_mma.cuh.
+// mma.sync and ldmatrix for the emulator, exact but for the last rounding: what msbench_few_rows.cuh and msbench_tiny_product.cuh use of
+// kernels/include/msbench_mma.cuh.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -32,6 +33,20 @@ inline double soft_number(uint16_t bits, bool bf16) {
 inline double soft_of_lanes(unsigned first, unsigned second, int lane0, int k, bool bf16) {
     const unsigned word = __shfl_sync(0xffffffffu, k < 8 ? first : second, lane0 + k % 8 / 2);
     return soft_number(uint16_t(word >> k % 2 * 16), bf16);
+}
+
+// The 16 bytes that lane `lane` has given the address of.
+inline void soft_row(uint16_t (&row)[8], SharedAddress address, int lane) {
+    const auto* shared = static_cast<const unsigned char*>(msbench_cpu::dynamic_shared());
+    std::memcpy(row, shared + __shfl_sync(0xffffffffu, address, lane), 16);
+}
+
+inline void load_matrices(unsigned (&v)[4], SharedAddress address) {
+    for (int m = 0; m < 4; ++m) {
+        uint16_t row[8];
+        soft_row(row, address, m * 8 + threadIdx.x % 32 / 4);
+        std::memcpy(&v[m], row + threadIdx.x % 4 * 2, 4);
+    }
 }
 
 template <MmaType kType>
