@@ -1,27 +1,21 @@
 // B = A^P by as few products as there are, one after another: binary powering from the highest bit down, but 15 = 3 * 5.
 //
-// Idea: every product is the one of matrix_mul: bf16 by msbench_tile_product.cuh, with intermediate powers in bf16; fp32 by two scaled
-// fp16 parts a number (msbench_split_product.cuh), where the columns of a right factor that comes back are split once, or up to 640 by
-// three bf16 (msbench_thin_product.cuh); both by plain arithmetic (msbench_small_product.cuh) where a launch is most of the time. All
+// Idea: every product is the one of matrix_mul: bf16 by msbench_bf16_product.cuh, with intermediate powers in bf16; fp32 by two scaled
+// fp16 parts a number (msbench_split_product.cuh), where the columns of a right factor that comes back are split once, up to 640 by
+// three bf16 (msbench_thin_product.cuh), or by plain arithmetic (msbench_small_product.cuh) where a launch is most of the time. All
 // launches but the first start early, behind the one before.
 //
 // Bound: a launch or two a product, 1.3 us each behind another, and 2 N^3 flops (fp32: 6 N^3) on the tensor cores.
 #include <vector>
 
-#include "msbench_small_product.cuh"
 #if MSBENCH_BF16
-#include "msbench_tile_product.cuh"
+#include "msbench_bf16_product.cuh"
 #else
+#include "msbench_small_product.cuh"
 #include "msbench_thin_product.cuh"
 #endif
 
 namespace {
-
-#if MSBENCH_BF16
-constexpr int64_t kSmall = 128;
-#else
-constexpr int64_t kSmall = 406;  // 2^26 multiply-adds
-#endif
 
 // Power 0 is A; step number i makes power i + 1.
 struct Step {
@@ -53,7 +47,7 @@ int64_t power_bytes(int64_t N) {
 #if MSBENCH_BF16
 
 size_t product_bytes(int64_t N, int64_t) {
-    return msbench::multiply_tiles_bytes<true>(N, N, N);
+    return msbench::multiply_bf16_bytes(N, N, N);
 }
 
 struct Products {
@@ -64,7 +58,7 @@ struct Products {
     Products(void* space, int64_t N, int64_t, cudaStream_t stream) : space(static_cast<char*>(space)), N(N), stream(stream) {}
     cudaError_t operator()(Step, const scalar_t* left, int64_t left_pitch, const scalar_t* right, int64_t right_pitch, scalar_t* to,
                            int64_t pitch, bool behind) {
-        return msbench::multiply_tiles<true>({left, N, N, left_pitch}, {right, N, N, right_pitch}, to, pitch, space, behind, stream);
+        return msbench::multiply_bf16({left, N, N, left_pitch}, {right, N, N, right_pitch}, to, pitch, space, behind, stream);
     }
 };
 
@@ -72,8 +66,11 @@ struct Products {
 
 using msbench::split_product::Layout;
 
+constexpr int64_t kSmall = 406;  // 2^26 multiply-adds
+
 // Rows of a left factor are split for each product, columns of a right one once.
 size_t product_bytes(int64_t N, int64_t steps) {
+    if (N <= kSmall) return 0;
     return msbench::thin(N, N, N) ? msbench::multiply_fp32_bytes(N, N, N) : size_t(Layout(N, N, N).bytes * steps);
 }
 
@@ -85,6 +82,9 @@ class Products {
     cudaError_t operator()(Step step, const float* left, int64_t left_pitch, const float* right, int64_t right_pitch, float* to, int64_t pitch,
                            bool behind) {
         using namespace msbench;
+        if (N_ <= kSmall) {
+            return multiply_small(RowMajor<float>{left, left_pitch}, RowMajor<float>{right, right_pitch}, to, pitch, N_, N_, N_, behind, stream_);
+        }
         Lines A = rows_of(left, N_, N_), B = columns_of(right, N_, N_);
         A.line_step = left_pitch, B.k_step = right_pitch;
         if (thin(N_, N_, N_)) return multiply_fp32(A, B, to, pitch, space_, behind, stream_);
@@ -112,7 +112,7 @@ class Products {
 extern "C" size_t matrix_power_workspace(int64_t N, int64_t P) {
     const int64_t count = int64_t(steps(P).size());
     if (count == 0) return 0;
-    return size_t((count - 1) * power_bytes(N)) + (N <= kSmall ? 0 : product_bytes(N, count));
+    return size_t((count - 1) * power_bytes(N)) + product_bytes(N, count);
 }
 
 extern "C" cudaError_t matrix_power(const scalar_t* A, scalar_t* B, int64_t N, int64_t P, void* workspace, size_t, cudaStream_t stream) {
@@ -127,10 +127,7 @@ extern "C" cudaError_t matrix_power(const scalar_t* A, scalar_t* B, int64_t N, i
     Products products(base + (count - 1) * power_bytes(N), N, count, stream);
     for (int i = 0; i < count; ++i) {
         const auto [left, right] = all[i];
-        const cudaError_t status =
-            N <= kSmall ? multiply_small(RowMajor<scalar_t>{factor(left), pitch(left)}, RowMajor<scalar_t>{factor(right), pitch(right)},
-                                         power(i + 1), pitch(i + 1), N, N, N, i > 0, stream)
-                        : products(all[i], factor(left), pitch(left), factor(right), pitch(right), power(i + 1), pitch(i + 1), i > 0);
+        const cudaError_t status = products(all[i], factor(left), pitch(left), factor(right), pitch(right), power(i + 1), pitch(i + 1), i > 0);
         if (status != cudaSuccess) return status;
     }
     return cudaSuccess;
