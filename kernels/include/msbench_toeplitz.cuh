@@ -144,4 +144,13 @@ __device__ __noinline__ float exact_output(const T* x, const T* w, int K) {
     return sum;
 }
 
+// The same by all lanes of a warp.
+template <typename T>
+__device__ __noinline__ float exact_output_by_warp(const T* x, const T* w, int K) {
+    float sum = 0;
+#pragma unroll 4
+    for (int k = threadIdx.x % 32; k < K; k += 32) sum = fmaf(to_float(w[k]), to_float(x[k]), sum);
+    return warp_reduce(sum, Sum());
+}
+
 }  // namespace msbench
