@@ -27,6 +27,7 @@ constexpr int kMostStages = 2, kThirdOfShared = 74 << 10;  // two tiles ahead wh
 constexpr int64_t kFew = 100000;    // outputs: by FFMA up to here (measured: 65536 and 99927 are few, 131072 are not);
 constexpr int64_t kSome = 3 << 20;  // one step of outputs a row up to here (2^21 are some, 2^22 are not),
 constexpr int kLongSteps = 4;       // this many beyond
+constexpr int64_t kShortFilter = 64, kFewForShort = 1 << 20;  // these filters by FFMA up to so many outputs (measured: 128 not at 2^18)
 
 template <int P>
 using Tile = Toeplitz<MmaType::kFp16, P>;
@@ -254,7 +255,7 @@ cudaError_t launch(const float* x, const float* w, float* y, int N, int K, cudaS
 extern "C" cudaError_t conv_1d(const scalar_t* x, const scalar_t* w, scalar_t* y, int64_t N, int64_t K, void*, size_t,
                                cudaStream_t stream) {
     const int64_t outputs = N - K + 1;
-    if (outputs <= kFew) return correlate_short_signal(x, w, y, N, K, stream);
+    if (outputs <= kFew || (K <= kShortFilter && outputs <= kFewForShort)) return correlate_short_signal(x, w, y, N, K, stream);
     if (outputs <= kSome) return launch<1>(x, w, y, int(N), int(K), stream);
     return launch<kLongSteps>(x, w, y, int(N), int(K), stream);
 }
