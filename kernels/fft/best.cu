@@ -14,6 +14,9 @@
 // Measured (H200, 2026-11-23, cold): 2^10 4.6, 2^12 5.5, 2^14 6.3 us in both precisions, 2^22 45 us in fp32, 40 in bf16.
 // Lost, too: one block at 2^12; clusters at 2^15 and 2^16 (8.1 and 10.5 us against 5.9 and 6.2 of two kernels); three kernels at 2^18;
 // two steps of 2048 at 2^22 (rows of 32 bytes: 54 to 57 us). H200, 2026-11-23.
+// Lost at 2^22, with 39.9 and 45.1 us (bf16, fp32) the same day (H200, 2026-11-26): two steps of 2048 by clusters of 2 to 8 that hand over
+// 8 to 32 columns (54 to 85); blocks that stay, with the next tile on its way by cp.async (41.5 to 62); tiles of 8 and 16 columns, other
+// factors, other orders of blocks, discarding what the last step has read (39.6 to 60).
 
 #include "msbench.cuh"
 #include "msbench_cluster.cuh"
