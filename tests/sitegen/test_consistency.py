@@ -45,7 +45,7 @@ def _first(pattern: str, instead: str) -> Callable[[str], str]:
     [
         (SOFTMAX, _first(r"is \d+\.\d× \(", "is 99.9× ("), "the sentence has 99.9× the naive kernel"),
         (SOFTMAX, _first(r" \(\d[^)]*\) as fast", " as fast"), "a ratio has no interval"),
-        ("op/gelu.html", _first(r'\s<span class="tag warn"[^>]*>another session</span>', ""), "sessions are ranked in one column"),
+        ("op/fft.html", _first(r'\s<span class="tag warn"[^>]*>another session</span>', ""), "sessions are ranked in one column"),
         (SOFTMAX, _first(r"shipped as best", "best (123456)"), "a version is called best (123456), which is not the best"),
         (SOFTMAX, _first(r"(%\{text\}[^<]*)<br>\d+ \w+ 2026", r"\1"), "have no day of their own"),
         (SOFTMAX, _first(r"(<figcaption>.*?) on \d+ (\w+)", r"\1 on 1 \2"), "its caption names other days"),
