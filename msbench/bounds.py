@@ -125,18 +125,19 @@ def product(xp: Any, left: Any, right: Any) -> Any:
 
 def _large_terms(xp: Any, left: Any, right: Any, depth: int) -> tuple[Any, Any]:
     """Of each sum in ``left @ right``: how many of its products have two large factors, and the sizes of the others added up."""
-    large, negligible = [], False
+    large, facts = [], []
     for array, axis in ((left, -1), (right, depth)):
         sizes = xp.abs(array)
         large.append(sizes > NEGLIGIBLE * xp.max(sizes, axis=axis, keepdims=True))
         del sizes  # as in `alike`
-        negligible = negligible or bool(xp.any((array != 0) != large[-1]))
+        facts += [xp.any(~large[-1]), xp.any((array != 0) != large[-1])]
     of_left, of_right = large
-    if bool(of_left.all()) and bool(of_right.all()):
+    small_left, negligible_left, small_right, negligible_right = xp.stack(facts).tolist()  # a GPU is asked but once
+    if not (small_left or small_right):
         return xp.asarray(float(left.shape[-1])), 0.0
     # Of zeros and ones, in float32: exact up to 2^24 terms.
     count = (of_left.astype("float32") @ of_right.astype("float32")).astype("float64")
-    if not negligible:
+    if not (negligible_left or negligible_right):
         return count, 0.0
     whole = xp.abs(left) @ xp.abs(right)
     whole -= xp.where(of_left, xp.abs(left), 0.0) @ xp.where(of_right, xp.abs(right), 0.0)

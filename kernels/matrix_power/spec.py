@@ -1,5 +1,7 @@
 """matrix_power: a chain of matrix products, each of which has to wait for the one before."""
 
+from functools import cache
+
 from msbench import bounds
 from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
@@ -71,27 +73,30 @@ def bound(xp, u, out, A, N, P):
     if P == 1:
         return xp.full(1, bounds.EITHER_ZERO)
     power = powers(xp, A, P)
+    error = cache(lambda i, j: bounds.product(xp, power[i], power[j]))  # chains share products
     largest = 0.0
     for chain in chains(P):
-        largest = xp.maximum(largest, chain_error(xp, u, power, chain, P))
+        largest = xp.maximum(largest, chain_error(xp, u, power, chain, P, error))
     return bounds.rounded(xp, u, out["B"], largest)
 
 
-def chain_error(xp, u, power, chain, P):
+def chain_error(xp, u, power, chain, P, error):
     """The error of A^P by one chain: the last product's own, and what the errors of the other products grow to.
+
+    ``error(i, j)`` is the own error of the product A^i·A^j.
 
     An error E of A^q becomes Σᵢ A^i·E·A^(P-q-i). Elements of E are independent, so the squares add up: their weights are
     the squares of that map's coefficients, written out as pairs of positions.
     """
     squares = xp.zeros(power[P].shape)
     for q, positions in occurrences(chain, P).items():
-        own = bounds.product(xp, *(power[n] for n in chain[q])) + ROUNDINGS * u * xp.abs(power[q])
+        own = error(*chain[q]) + ROUNDINGS * u * xp.abs(power[q])
         own *= own
         for index, i in enumerate(positions):
             for k in positions[index:]:
                 term = (power[i] * power[k]) @ own @ (power[P - q - i] * power[P - q - k])
                 squares = squares + (1 if i == k else 2) * term
-    return bounds.product(xp, *(power[n] for n in chain[P])) + xp.sqrt(xp.maximum(squares, 0.0))
+    return error(*chain[P]) + xp.sqrt(xp.maximum(squares, 0.0))
 
 
 def inputs(rng, distribution, N, P):
