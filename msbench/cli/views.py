@@ -33,10 +33,6 @@ def ablation(
 
     with databases.sound(db, "No runs are compared from") as store:
         found = arms(store)
-        devices = {run.id: run.device_id for run in store.runs()}
-        names = {device.id: device.name for device in store.recorded_devices()}
-        where = ", ".join(sorted({names.get(devices[arm.run_id] or "", "?") for arm in found}))
-        days = sorted(run.started_at[:10] for run in store.runs() if run.id in {arm.run_id for arm in found})
     compared = contrasts(found)
     if not compared:
         out.print(
@@ -44,7 +40,8 @@ def ablation(
         )
         return
     parts = [_verdicts(compared), _drafts(found)]
-    told = f"Measured on {where}, {days[0]}{f' to {days[-1]}' if days[-1] != days[0] else ''}."
+    days = sorted(arm.day for arm in found)
+    told = f"Measured on {', '.join(sorted({arm.device for arm in found}))}, {days[0]}{f' to {days[-1]}' if days[-1] != days[0] else ''}."
     for part in parts:
         out.print(part.table())
     out.print(told)

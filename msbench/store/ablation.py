@@ -16,7 +16,7 @@ from typing import Any
 
 from msbench.model import Outcome, ProfileView
 from msbench.store.store import Store
-from msbench.store.tables import RunRow
+from msbench.store.tables import DeviceRow, RunRow
 
 VIEWS = tuple(view.value for view in ProfileView)
 CONFIDENCE = 0.95
@@ -24,11 +24,13 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Arm:
-    """A run: what its drafts are worth, None for one that failed, in their order."""
+    """A run: what its drafts are worth, None for one that failed, in their order; ``device`` is the name of the GPU, ``day`` when it began."""
 
     task_id: str
     view: str
     run_id: str
+    device: str
+    day: str
     drafts: tuple[float | None, ...]
 
     @property
@@ -107,7 +109,9 @@ def _alike(run: RunRow) -> tuple[str, ...]:
 def _arm(store: Store, run: RunRow, view: str) -> Arm:
     steps = [step for step in store.steps(run.id) if step.outcome != Outcome.BASELINE]
     drafts = tuple(None if step.outcome == Outcome.FAILED else step.speedup for step in steps)
-    return Arm(run.task_id, view, run.id, drafts)
+    with store.session() as session:
+        device = session.get(DeviceRow, run.device_id) if run.device_id else None
+    return Arm(run.task_id, view, run.id, device.name if device else "", run.started_at[:10], drafts)
 
 
 def _students_t(freedom: int) -> float:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import exp, log
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from msbench.cli import app
 from msbench.store.ablation import arms, contrasts
 from msbench.store.store import Store
 from tests.factories import FP32, GPU, instant, operator, run_row, step_row
@@ -73,3 +76,21 @@ def test_only_finished_runs_that_are_alike_are_compared_and_of_those_the_newest(
     for fields in ({"status": "stopped"}, {"executor": "cpu"}, {"strategy": "astra"}, {"replay_of": newest}):
         add(store, "a", "filtered", (9.0,), at=len(str(fields)), **fields)
     assert {(arm.view, arm.drafts) for arm in arms(store)} == {("full", (2.0,)), ("none", (3.0,))}
+
+
+def test_the_command_prints_and_writes_the_tables(tmp_path: Path) -> None:
+    path = tmp_path / "runs.sqlite"
+    with Store(str(path)) as store:
+        add(store, "a", "full", (2.0,))
+        add(store, "a", "none", (1.0,))
+    asked = ["ablation", "--db", str(path), "--markdown", str(tmp_path / "ablation.md")]
+    shown = CliRunner().invoke(app, asked)
+    assert shown.exit_code == 0 and "No two tasks" in shown.output
+    with Store(str(path)) as store:
+        add(store, "b", "full", (2.0, None))
+        add(store, "b", "none", (1.0, 1.0))
+    shown = CliRunner().invoke(app, asked)
+    assert shown.exit_code == 0 and "full over none" in shown.output
+    written = (tmp_path / "ablation.md").read_text(encoding="utf-8")
+    assert "| b/fp32 | full | 2.000, failed | 1.414 | 2.000 |" in written
+    assert f"Measured on {GPU.name}, " in written
