@@ -41,7 +41,7 @@ def test_a_bench_tells_where_its_time_went_and_records_it(here: Path) -> None:
     arguments = ("bench", "relu", "--versions", "naive", "--quick", *QUICKLY, "--profile-harness")
     done = run(here, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
-    for stage in ("reference", "worker: launch", "compare", "store"):
+    for stage in ("check: reference", "check: worker: launch", "check: compare", "store"):
         assert re.search(rf"^{stage} +\d+\.\d{{3}} +\d+\.\d %$", done.stdout, re.MULTILINE), done.stdout
     assert re.search(r"^1 candidates? in [\d.]+ s: \d+ per hour on one device\.$", done.stdout, re.MULTILINE)
     with Store(here / "db" / "local.sqlite", read_only=True) as store:
