@@ -90,6 +90,10 @@ class Outcome(StrEnum):
     NO_KERNEL = "no_kernel"
 
 
+DEFAULT_STRATEGY = "cudamaster"
+"""How ``msbench optimize`` searches where nothing else is asked for."""
+
+
 class ProfileView(StrEnum):
     """How much of a profile agents see: what bears on the bottleneck, every counter, or nothing."""
 

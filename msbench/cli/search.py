@@ -31,7 +31,7 @@ from msbench.cli._options import (
     tasks_named,
 )
 from msbench.errors import MsbenchError, ProviderUnavailable
-from msbench.model import ProfileView
+from msbench.model import DEFAULT_STRATEGY, ProfileView
 from msbench.spec import Precision, Task
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def optimize(
         str,
         typer.Option(
             "--recording",
-            help="With --provider replay: the run to replay. Default: the task's newest.",
+            help="With --provider replay: the run to replay. Default: the task's newest, of the default strategy if there is one.",
             show_default=False,
         ),
     ] = "",
@@ -254,7 +254,7 @@ def optimize(
                 raise MsbenchError(
                     f"{first} was recorded on another device than {replayed[device]}: replay it with a command of its own."
                 )
-        chosen = strategy or (recorded.strategy if recorded else "cudamaster")
+        chosen = strategy or (recorded.strategy if recorded else DEFAULT_STRATEGY)
         typed = command_line(seed=settings.plan.seed if seed is None else None)
         return _searches.Search(task, answers, chosen, settings, None, typed)
 

@@ -11,6 +11,7 @@ from sqlmodel import Session, col, select
 
 from msbench.conversation import Limits, Message, Reply
 from msbench.errors import ProviderUnavailable, RecordingDiffers, RecordingEnded
+from msbench.model import DEFAULT_STRATEGY
 from msbench.providers import Provider
 from msbench.providers._stored import stored_reply
 from msbench.store.convert import message_rows
@@ -116,7 +117,7 @@ def _difference(call: Call, messages: Sequence[Message]) -> str:
 
 
 def create(*, store: Store | None = None, run: str = "", **_: Any) -> ReplayProvider:
-    """The provider. ``store`` holds the recordings; ``run`` names one (default: the newest of the task).
+    """The provider. ``store`` holds the recordings; ``run`` names one (default: the newest of the task, see ``_newest``).
 
     Raises:
         ProviderUnavailable: there is no database to read recordings from.
@@ -127,12 +128,17 @@ def create(*, store: Store | None = None, run: str = "", **_: Any) -> ReplayProv
 
 
 def _newest(session: Session, task_id: str) -> RunRow | None:
-    """The newest run of the task that has answers of its own, a finished one before any other."""
+    """The newest run of the task that has answers of its own: a finished one before any other, then one of the default strategy."""
     query = (
         select(RunRow)
         .where(RunRow.task_id == task_id, RunRow.provider != ReplayProvider.name)
         .where(col(RunRow.id).in_(select(CallRow.run_id)))
-        .order_by(col(RunRow.status) == "finished", col(RunRow.started_at), col(RunRow.id))
+        .order_by(
+            col(RunRow.status) == "finished",
+            col(RunRow.strategy) == DEFAULT_STRATEGY,
+            col(RunRow.started_at),
+            col(RunRow.id),
+        )
     )
     runs = session.exec(query).all()
     return runs[-1] if runs else None

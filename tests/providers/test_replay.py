@@ -120,6 +120,15 @@ def test_the_newest_finished_run_with_answers_of_its_own(store: Store) -> None:
         assert ask(provider, "planner", "p") == found
 
 
+def test_a_run_of_the_default_strategy_comes_before_newer_ones_of_others(store: Store) -> None:
+    for number, strategy in enumerate(("cudamaster", "cudamaster", "best_of_n")):
+        record(store, f"r{number}", CALLS, started_at=factories.instant(number), strategy=strategy)
+    found = providers.pick("replay", store=store).recording(TASK)
+    assert found is not None and found.id == "r1"
+    record(store, "stopped", CALLS, status="stopped")
+    assert (again := providers.pick("replay", store=store).recording(TASK)) is not None and again.id == "r1"
+
+
 def test_nothing_to_replay_is_said_before_the_run_begins(store: Store) -> None:
     with pytest.raises(ProviderUnavailable, match=r"no recorded conversation for scale/fp32.*manual"):
         providers.pick("replay", store=store).begin("new", TASK, [])
