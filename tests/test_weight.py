@@ -20,7 +20,7 @@ def size(folder: Path) -> int:
 
 
 def test_the_published_database_is_small() -> None:
-    assert (CHECKOUT / "db" / "published.sqlite").stat().st_size <= 17 * MIB
+    assert (CHECKOUT / "db" / "published.sqlite").stat().st_size <= 15 * MIB
 
 
 def test_the_published_site_is_small() -> None:
@@ -37,4 +37,4 @@ def test_the_whole_tree_is_small() -> None:
     if listed.returncode:
         pytest.skip("this is no git checkout")
     files = [CHECKOUT / name for name in listed.stdout.split("\0") if name]
-    assert sum(path.stat().st_size for path in files if path.is_file()) <= 43 * MIB
+    assert sum(path.stat().st_size for path in files if path.is_file()) <= 40 * MIB

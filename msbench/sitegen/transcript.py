@@ -13,7 +13,7 @@ from msbench.sitegen import highlight
 from msbench.store.runs import Call
 from msbench.store.tables import MessageRow
 
-LONGEST = 24_000
+LONGEST = 48_000
 """Characters of one message that a page shows; the database has all of it."""
 
 WORTH_A_REFERENCE = 200

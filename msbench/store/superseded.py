@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from sqlmodel import Session, SQLModel, col, delete, select
 
-from msbench.model import Status, Study
+from msbench.model import Origin, Status, Study
 from msbench.store import convert
 from msbench.store.identity import table_of
 from msbench.store.proofs import proofs
@@ -22,6 +22,7 @@ from msbench.store.tables import (
     RecordRow,
     StepRow,
     TrialRow,
+    VersionRow,
 )
 from msbench.store.timings import CHECKED
 
@@ -37,20 +38,27 @@ def drop_superseded(store: Store) -> dict[str, int]:
     - of every two versions and case the newest group in which they were timed together, and all others of that group; of those of
       runs' steps and of the others the newest each, since only the others rank versions,
     - the newest profile of a version on a case,
+    - of a shipped version that was replaced, the verdict and not the times, but for those in sessions of runs: it is ranked no more,
     - what a run's steps point to, with what was timed beside it, and the original of what repeats a record.
 
     So every figure of ``store.figures`` stays as it is. Of trials the newest recordings are kept (``store.proofs``).
     """
     with store.session() as session:
-        kept = _needed(session)
+        kept, untimed = _needed(session)
         evaluations = set(session.exec(select(EvaluationRow.id))) - kept
     trials = _trials(store)
     with store.writing() as session:
         counts = {
-            table_of(model).name: _delete(session, model, "evaluation_id", evaluations)
-            for model in (CheckRow, MeasurementRow, ProfileRow, RecordRow)
+            table_of(model).name: _delete(session, model, "evaluation_id", evaluations | gone)
+            for model, gone in ((CheckRow, set()), (MeasurementRow, untimed), (ProfileRow, untimed), (RecordRow, set()))
         }
         counts["evaluation"] = _delete(session, EvaluationRow, "id", evaluations)
+        tried = {
+            id
+            for model in (CheckRow, MeasurementRow, ProfileRow)
+            for id in session.exec(select(model.case_id).distinct())
+        }
+        counts["case"] = _delete(session, CaseRow, "id", set(session.exec(select(CaseRow.id))) - tried)
         used = set(session.exec(select(EvaluationRow.build_id)))
         counts["build"] = _delete(session, BuildRow, "id", set(session.exec(select(BuildRow.id))) - used)
         counts["trial"] = _delete(session, TrialRow, "id", set(session.exec(select(TrialRow.id))) - trials)
@@ -65,8 +73,8 @@ def _delete(session: Session, model: type[SQLModel], column: str, values: Iterab
     return count
 
 
-def _needed(session: Session) -> set[str]:
-    """The ids of the evaluations that are kept."""
+def _needed(session: Session) -> tuple[set[str], set[str]]:
+    """The ids of the evaluations that are kept, and of those among them whose times are not: they tell whether a version is right."""
     evaluations = list(
         session.exec(select(EvaluationRow).order_by(col(EvaluationRow.started_at), col(EvaluationRow.id)))
     )
@@ -74,9 +82,35 @@ def _needed(session: Session) -> set[str]:
     stories = set(session.exec(select(StepRow.evaluation_id).where(col(StepRow.evaluation_id).is_not(None))))
     beside = {id for members in groups.values() if members & stories for id in members}
     needed = {id for id in stories | beside if id is not None}
-    needed |= {id for group in _newest_together(session, _timed_with(needed, groups)) for id in groups[group]}
-    needed |= set(_judging(session, evaluations)) | set(_profiled(session))
-    return needed | {one.recorded_from for one in evaluations if one.id in needed and one.recorded_from}
+    of_runs = _timed_with(needed, groups)
+    replaced = _replaced(session, of_runs)
+    needed |= {id for group in _newest_together(session, of_runs, replaced) for id in groups[group]}
+    needed |= set(_profiled(session)) - replaced
+    judging = set(_judging(session, evaluations))
+    kept = needed | judging
+    kept |= {one.recorded_from for one in evaluations if one.id in kept and one.recorded_from}
+    return kept, (kept - needed) & replaced
+
+
+def _replaced(session: Session, of_runs: set[str]) -> set[str]:
+    """The evaluations of shipped versions whose file had changed when it was timed again on the device, but for those ``of_runs``."""
+    query = (
+        select(EvaluationRow, VersionRow)
+        .join(VersionRow, col(VersionRow.id) == col(EvaluationRow.version_id))
+        .where(col(VersionRow.origin) != Origin.AGENT, col(VersionRow.label) != "")
+        .where(
+            col(EvaluationRow.id).in_(select(MeasurementRow.evaluation_id).where(col(MeasurementRow.fault).is_(None)))
+        )
+        .order_by(col(EvaluationRow.started_at), col(EvaluationRow.id))
+    )
+    timed = [(one, version) for one, version in session.exec(query) if one.id not in of_runs]
+    newest = {(one.device_id, v.task_id, v.origin, v.label): v.id for one, v in timed}
+    failing = set(session.exec(select(MeasurementRow.evaluation_id).where(col(MeasurementRow.fault).is_not(None))))
+    return {
+        one.id
+        for one, v in timed
+        if v.id != newest[one.device_id, v.task_id, v.origin, v.label] and one.id not in failing
+    }
 
 
 def _groups(session: Session) -> dict[str, set[str]]:
@@ -116,8 +150,11 @@ def _judging(session: Session, evaluations: Iterable[EvaluationRow]) -> Iterator
             yield from alike
 
 
-def _newest_together(session: Session, of_runs: set[str]) -> set[str]:
-    """Of every two versions (and every version alone), device and case the newest group that timed both, ``of_runs`` and else."""
+def _newest_together(session: Session, of_runs: set[str], replaced: set[str]) -> set[str]:
+    """Of every two versions (and every version alone), device and case the newest group that timed both, ``of_runs`` and else.
+
+    None is needed for a ``replaced`` version.
+    """
     query = (
         select(MeasurementRow.group_id, CaseRow, EvaluationRow)
         .join(EvaluationRow, col(EvaluationRow.id) == col(MeasurementRow.evaluation_id))
@@ -126,7 +163,7 @@ def _newest_together(session: Session, of_runs: set[str]) -> set[str]:
         .where(col(MeasurementRow.fault).is_(None), col(MeasurementRow.median_ns).is_not(None))
         .order_by(col(EvaluationRow.started_at).desc(), col(MeasurementRow.id))
     )
-    rows = list(session.exec(query))
+    rows = [row for row in session.exec(query) if row[2].id not in replaced]
     members: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for group, case, evaluation in rows:
         members[evaluation.device_id, group, case.id].append(evaluation.version_id)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from msbench.errors import IntegrityError, StoreError
 from msbench.model import Origin, Status
-from msbench.spec import Case
+from msbench.spec import Case, Split
 from msbench.store import integrity, packed
 from msbench.store.figures import Figures
 from msbench.store.merge import merge
@@ -128,6 +128,37 @@ def test_what_a_story_tells_stays_with_what_was_measured_beside_it(store: Store)
     assert drop_superseded(store)["evaluation"] == 2
     assert told in [one.id for one in store.evaluations(VERSIONS[3].id)]
     assert len(store.evaluations(VERSIONS[0].id)) == 2
+
+
+def test_a_replaced_version_keeps_its_verdict_and_not_its_times(store: Store) -> None:
+    op = operator()
+    naive = candidate(op, "naive", Origin.NAIVE)
+    old, new = (candidate(op, "best", Origin.EXPERT, body=body) for body in ("old", "new"))
+    for at, best in ((1.0, old), (2.0, new)):
+        for one in measured(op, {naive: 0.2, best: 0.5}, at=at, seed=int(at)):
+            store.add_evaluation(op, one)
+    counts = drop_superseded(store)
+    assert (counts["evaluation"], counts["measurement"]) == (
+        1,
+        2 * len(op.cases),
+    )  # the first of naive, and old's times
+    assert [len(store.evaluation(store.evaluations(v.id)[-1].id).measurements) for v in (naive, old, new)] == [
+        len(op.cases),
+        0,
+        len(op.cases),
+    ]
+    assert store.evaluation(store.evaluations(old.id)[-1].id).status is Status.PASSED
+    assert integrity.check(store) == [] and drop_superseded(store) == {}
+
+
+def test_a_case_that_nothing_refers_to_goes(store: Store) -> None:
+    op = operator()
+    naive = candidate(op, "naive", Origin.NAIVE)
+    (before,), (after,) = (measured(op, {naive: 0.2}, at=at) for at in (1.0, 2.0))
+    hidden = replace(before.checks[0], case=Case((("N", 77),), Split.HELDOUT))
+    store.add_evaluation(op, replace(before, checks=(*before.checks, hidden)))
+    store.add_evaluation(op, after)
+    assert drop_superseded(store)["case"] == 1
 
 
 def test_of_trials_the_newest_recording_stays(store: Store) -> None:
