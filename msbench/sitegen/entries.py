@@ -211,7 +211,10 @@ class Version:
         if status in (Status.PASSED, Status.PROFILE_FAILED):
             if self.measured:
                 return "measured"
-            return f"timed on {self.timed_on[0].name}" if self.timed_on else "checked, not timed"
+            if self.timed_on:
+                return f"timed on {self.timed_on[0].name}"
+            # A publication drops the times of what was replaced, see store/superseded.py.
+            return "times not kept" if self.evaluation.executor == "cuda" else "checked, not timed"
         if self.evaluation.fault and status is not Status.UNSUPPORTED:
             return _FAULTS[Fault(self.evaluation.fault)]
         return _STAGES[status]

@@ -141,9 +141,8 @@ def _checked(v: Version) -> str:
         return "Answered from a recording; nothing was measured here."
     done = f"Passed {counted(len(v.checks), 'check')} on {counted(cases, 'case')}"
     where = f"the {v.evaluation.executor} executor"
-    return (
-        f"{done} on {where}; it was not timed, so no speed is claimed." if v.checks else f"Ran on {where}; not timed."
-    )
+    times = "its times are not kept" if v.evaluation.executor == "cuda" else "it was not timed"
+    return f"{done} on {where}; {times}, so no speed is claimed." if v.checks else f"Ran on {where}; {times}."
 
 
 def bottleneck(site: Site, v: Version, before: Version | None) -> list[str]:
