@@ -63,8 +63,8 @@ def schedule(op: Operator, plan: Plan, limit: float | None) -> tuple[Scheduled, 
 
     Every case of the plan, and for ``Checks.FULL`` also: the operator's cheapest case; hidden sizes; all distributions
     on the cheapest paper case and on the cheapest odd one (if neither is affordable, on the largest hidden size that is);
-    hidden scalars on all of these; every variant where a case is affordable (of ``trusted`` versions: on these cheapest cases,
-    and misaligned on hidden sizes; no patches). Of versions that are not ``trusted`` also where a size could tell them that nothing is
+    hidden scalars on all of these; every variant where a case is affordable (of ``trusted`` versions: on these cheapest cases;
+    no hidden sizes, for each of which a library would be set up, and no patches). Of versions that are not ``trusted`` also where a size could tell them that nothing is
     tried: a hidden size in the upper fifth of the plan's, misaligned too; another among the large ones; one beyond all of them; and, with hidden
     scalars, patches and one more distribution on the plan's large cases, and each on its other ones. Cases above ``limit``
     (``Executor.check_limit``) are left out.
@@ -88,8 +88,7 @@ def _wanted(op: Operator, plan: Plan, extra_limit: float) -> Iterator[Scheduled]
         return
     # A library that loses an infinity, or multiplies one by a padding zero, is the bar all the same.
     spared = (*PATCHES, "nonfinite") if plan.trusted else ()
-    drawn = heldout(op, plan.seed, plan.heldout, HELDOUT_ELEMENTS)
-    hidden = sorted((replace(c, distribution="uniform") if c.distribution in spared else c for c in drawn), key=cost)
+    hidden = sorted(heldout(op, plan.seed, plan.heldout, HELDOUT_ELEMENTS), key=cost)
     bases = [case for case in _cheapest(op) if cost(case) <= extra_limit]
     if not bases:
         bases = [replace(case, distribution="uniform") for case in hidden if cost(case) <= extra_limit][-1:]
@@ -100,7 +99,7 @@ def _wanted(op: Operator, plan: Plan, extra_limit: float) -> Iterator[Scheduled]
     smallest = min(op.cases, key=cost)
     for case in (*plan.cases, smallest):
         yield Scheduled(case, affordable if cost(case) <= extra_limit else ALIGNED)
-    for case in hidden:
+    for case in () if plan.trusted else hidden:
         yield Scheduled(case, PLACED if cost(case) <= extra_limit else ALIGNED)
     for case in bases:
         yield from (Scheduled(replace(case, distribution=d), ALIGNED) for d in op.distributions if d not in spared)
