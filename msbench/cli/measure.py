@@ -54,7 +54,11 @@ def evaluate_file(
     cases: Cases = "all",
     profile: Annotated[bool, typer.Option("--profile", help="Also profile the largest case.")] = False,
     sanitize: Annotated[
-        bool, typer.Option("--sanitize", help="Run under AddressSanitizer, on the CPU (--executor cpu).")
+        bool,
+        typer.Option(
+            "--sanitize",
+            help="Find reads and writes outside the arrays: by AddressSanitizer on the CPU, or with --executor cuda by compute-sanitizer.",
+        ),
     ] = False,
     sittings: SettledSittings = 7,
     quick: Annotated[

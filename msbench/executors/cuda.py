@@ -24,8 +24,8 @@ from msbench.errors import DeviceError, ExecutorError, StoreError, ToolchainErro
 from msbench.executors import Options
 from msbench.gpu import ceilings as device_ceilings
 from msbench.gpu import devices as gpus
+from msbench.gpu import memcheck, telemetry
 from msbench.gpu import runner as gpu_runner
-from msbench.gpu import telemetry
 from msbench.gpu.job import Job
 from msbench.gpu.locks import gpu_lock
 from msbench.gpu.profile import bottleneck as profiling
@@ -48,7 +48,19 @@ from msbench.harness.protocols import Plan, Runner
 from msbench.harness.sandbox.confine import Rules
 from msbench.harness.sandbox.process import WorkerProcess
 from msbench.harness.spans import span
-from msbench.model import BuildResult, Candidate, Ceilings, Device, Fault, Measurement, Origin, Profile, digest
+from msbench.model import (
+    BuildResult,
+    Candidate,
+    Ceilings,
+    CheckResult,
+    Device,
+    Failure,
+    Fault,
+    Measurement,
+    Origin,
+    Profile,
+    digest,
+)
 from msbench.scratch import scratch
 from msbench.spec import Case, Operator, Precision
 from msbench.statistics import median
@@ -58,6 +70,7 @@ _LENT_WORKSPACE = 8 * 2**20
 """Bytes that versions' workspaces lie in while they are timed. In a larger one, where it lies is of no account."""
 _SETS_LIMIT = 24 * 2**30  # bytes of all input sets together
 _PROFILE_LIMIT_S = 240.0
+_SANITIZE_LIMIT_S = 300.0
 _COMPILE_LIMIT_S = 180.0
 _KEPT_BESIDE = 2**28  # bytes of free device memory that an executor beside others keeps
 _TRIES = 5  # each takes gpu_runner.RECOVERY_S and more
@@ -77,16 +90,17 @@ def create(options: Options) -> CudaExecutor:
     ``options.store`` is asked for the device's ceilings, and given them where it has none.
 
     Raises:
-        ExecutorError: ``options.sanitize``, since a GPU's memory checker would have to run the version's own host code.
+        ExecutorError: ``options.sanitize``, and there is no compute-sanitizer.
         DeviceError: there is no such GPU, or CuPy is missing.
         ToolchainError: there is no CUDA compiler.
     """
-    if options.sanitize:
+    tools = toolchain.find()
+    if options.sanitize and tools.sanitizer is None:
         raise ExecutorError(
-            "The cuda executor does not sanitize. Use --executor cpu --sanitize, which finds reads out of bounds; "
-            "for what only a GPU can run, compute-sanitizer on a program of your own that calls the launcher."
+            "There is no compute-sanitizer beside nvcc, which belongs to a CUDA toolkit. Install that, or use "
+            "--executor cpu --sanitize, which finds reads out of bounds without a GPU."
         )
-    return CudaExecutor(gpus.choose(options.device), toolchain.find(), options.store)
+    return CudaExecutor(gpus.choose(options.device), tools, options.store, sanitizes=options.sanitize)
 
 
 @dataclass(frozen=True)
@@ -119,7 +133,9 @@ class CudaExecutor:
         store: CeilingsStore | None = None,
         *,
         beside: Beside | None = None,
+        sanitizes: bool = False,
     ) -> None:
+        self.sanitizes = sanitizes
         self.gpu = gpu
         self.toolchain = tools
         self.arch = toolchain.architecture(gpu.capability)
@@ -465,31 +481,77 @@ class CudaExecutor:
         """Run the worker by itself under ncu, which makes copies of the cases' memory."""
         if self.toolchain.ncu is None:
             raise ncu.NcuError("Nsight Compute (ncu) is not installed")
-        with ExitStack() as memory, scratch(Path(tempfile.gettempdir()), ncu.SCRATCH) as work:
-            jobs = []
-            for case in cases:
-                arena = memory.enter_context(self.arena(Layout.of(op, precision, case)))
-                arena.write_inputs(generate(op, precision, case, 0, self.xp))
-                arena.poison(POISONS[0])
-                jobs.append(Job.of(op, case, [arena]).payload() | {"nbytes": arena.layout.nbytes})
-            self._finish_own_work()
-            pool.shrink(self.xp, kept_bytes=0)
-            version = {
-                "runner": str(self._runner_binary),
-                "binary": build.binary,
-                "rules": Rules.LIBRARY if gpu_runner.CONFINED_PROFILES else None,
-                "jobs": jobs,
-            }
-            (work / "version.json").write_text(json.dumps(version), encoding="utf-8")
+        with self._calls_by_itself(op, precision, [(case, False) for case in cases], build, ncu.SCRATCH) as worker:
             return ncu.collect(
                 self.toolchain.ncu,
-                [sys.executable, "-m", "msbench.gpu.worker", "--profile", str(work / "version.json")],
+                worker,
                 worker_environment(self.gpu.uuid),
                 self.gpu.capability,
                 resources.cache_dir(),
                 _PROFILE_LIMIT_S * len(cases),
                 len(cases),
             )
+
+    def sanitize(
+        self, op: Operator, precision: Precision, cases: Sequence[Case], build: BuildResult, seed: int
+    ) -> list[CheckResult]:
+        """See ``protocols.Sanitizes``: under compute-sanitizer, on arrays of which each is an allocation of its own."""
+        assert self.toolchain.sanitizer is not None
+        calls = [(case, misaligned) for case in cases for misaligned in (False, True)]
+        with self._calls_by_itself(op, precision, calls, build, memcheck.SCRATCH, seed, apart=True) as worker:
+            try:
+                found = memcheck.first_bad_access(
+                    self.toolchain.sanitizer, worker, worker_environment(self.gpu.uuid), _SANITIZE_LIMIT_S
+                )
+            except memcheck.MemcheckError as error:
+                raise ExecutorError(f"There is no verdict on memory accesses: {error}.") from error
+        results = []
+        for number, (case, misaligned) in enumerate(calls):
+            failure = None
+            if found and number == found.call:
+                where = f"{case.id} (sanitized{', misaligned' if misaligned else ''})"
+                failure = Failure(Fault.OUT_OF_BOUNDS, f"Case {where}: compute-sanitizer: {found.text}.")
+            results.append(CheckResult(case, "sanitized", seed, failure is None, None, failure=failure))
+            if failure:
+                break
+        return results
+
+    @contextmanager
+    def _calls_by_itself(
+        self,
+        op: Operator,
+        precision: Precision,
+        calls: Sequence[tuple[Case, bool]],
+        build: BuildResult,
+        folder: str,
+        seed: int = 0,
+        *,
+        apart: bool = False,
+    ) -> Iterator[list[str]]:
+        """How a worker is started that makes these calls (a case, and whether its arrays are misaligned) on copies of their memory, and ends.
+
+        ``apart``: each array is an allocation of its own.
+        """
+        with ExitStack() as memory, scratch(Path(tempfile.gettempdir()), folder) as work:
+            jobs = []
+            for case, misaligned in calls:
+                arena = memory.enter_context(self.arena(Layout.of(op, precision, case, misaligned=misaligned)))
+                arena.write_inputs(generate(op, precision, case, seed, self.xp))
+                arena.poison(POISONS[0])
+                job = Job.of(op, case, [arena])
+                sizes = {"bytes": [*job.input_bytes, *job.output_bytes]} if apart else {}
+                jobs.append(job.payload() | {"nbytes": arena.layout.nbytes} | sizes)
+            self._finish_own_work()
+            pool.shrink(self.xp, kept_bytes=0)
+            version = {
+                "runner": str(self._runner_binary),
+                "binary": build.binary,
+                "rules": Rules.LIBRARY if gpu_runner.CONFINED_PROFILES else None,
+                "announce": memcheck.CALL,
+                "jobs": jobs,
+            }
+            (work / "version.json").write_text(json.dumps(version), encoding="utf-8")
+            yield [sys.executable, "-m", "msbench.gpu.worker", "--profile", str(work / "version.json")]
 
     # ------------------------------------------------------------------ the end
 

@@ -1,6 +1,6 @@
 """The measured process: replays and times one candidate's recorded calls, on memory that the referee shares.
 
-Started as ``python -m msbench.gpu.worker``; with ``--profile FILE`` it makes calls that a profiler sees, and ends. From a version's
+Started as ``python -m msbench.gpu.worker``; with ``--profile FILE`` it makes calls that a profiler or a memory checker sees, and ends. From a version's
 library it loads only the device code; another process records its launcher (``recorder.py``). Only libraries,
 and functions of another contract, run host code here: before anything is timed, unless whole calls are.
 
@@ -25,6 +25,7 @@ from msbench.harness.sandbox import wire
 from msbench.harness.sandbox.confine import Rules, confine
 
 _TRIES = 2  # of a batch that a busy host could not enqueue in time
+_ALIGNMENT = 256  # of what CUDA allocates
 _COMMANDS = (
     *(
         "open",
@@ -239,26 +240,49 @@ class Worker:
         """For each of a version's ``jobs`` one call that a profiler sees, on a copy of the job's memory.
 
         A profiler runs a kernel once for each set of counters, and restores in between what it wrote: in a process's own memory, not in
-        what it shares with others.
+        what it shares with others. A memory checker knows an array's end where an allocation ends: jobs with the arrays' ``bytes`` have each
+        array in one of its own.
         """
         if version["rules"]:
             self._confine = partial(confine, Rules(version["rules"]), told=False)
         self.open(version["runner"], flush_factor=0.0, hold_seconds=1.0)
         self.load(version["binary"], None, ())
-        pointer = ctypes.c_void_p()
-        nbytes = ctypes.c_size_t(max(job["nbytes"] for job in version["jobs"]))
-        self._done(self._runner.runner_allocate(nbytes, ctypes.byref(pointer)))
-        for job in version["jobs"]:
+        together = max(job["nbytes"] for job in version["jobs"])
+        pointer = None if "bytes" in version["jobs"][0] else self._allocate(together)
+        for number, job in enumerate(version["jobs"]):
+            print(f"{version['announce']}{number}", flush=True)
             self._profile(job, pointer)
 
-    def _profile(self, job: dict[str, Any], pointer: ctypes.c_void_p) -> None:
+    def _profile(self, job: dict[str, Any], pointer: int | None) -> None:
         (memory,) = job["sets"]
-        shared = ctypes.c_void_p(self._map(memory["handle"]))
-        self._done(self._runner.runner_copy(pointer, shared, ctypes.c_size_t(job["nbytes"])))
+        shared = self._map(memory["handle"])
+        if pointer is None:
+            row = [
+                self._apart(shared + offset, nbytes)
+                for offset, nbytes in zip(memory["offsets"], job["bytes"], strict=True)
+            ]
+        else:
+            self._copy(pointer, shared, job["nbytes"])
+            row = [pointer + offset for offset in memory["offsets"]]
         self.unmap(memory["handle"])
-        self._set_up(job, [[(pointer.value or 0) + offset for offset in memory["offsets"]]], None)
+        self._set_up(job, [row], None)
         stage = ctypes.c_int()
         self._done(self._runner.runner_profile(ctypes.byref(self._call), ctypes.byref(stage)), stage)
+
+    def _apart(self, source: int, nbytes: int) -> int:
+        """A copy of an array, as far from an aligned address, at the end of an allocation."""
+        shift = source % _ALIGNMENT
+        address = self._allocate(shift + nbytes) + shift
+        self._copy(address, source, nbytes)
+        return address
+
+    def _allocate(self, nbytes: int) -> int:
+        pointer = ctypes.c_void_p()
+        self._done(self._runner.runner_allocate(ctypes.c_size_t(nbytes), ctypes.byref(pointer)))
+        return pointer.value or 0
+
+    def _copy(self, to: int, source: int, nbytes: int) -> None:
+        self._done(self._runner.runner_copy(ctypes.c_void_p(to), ctypes.c_void_p(source), ctypes.c_size_t(nbytes)))
 
     def _set_up(self, job: dict[str, Any], rows: list[list[int]], workspace_bytes: int | None) -> dict[str, Any]:
         if workspace_bytes is None:
@@ -334,7 +358,7 @@ class HostCode:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve the referee, or make a version's calls for a profiler; the exit code."""
+    """Serve the referee, or make a version's calls for a profiler or a memory checker; the exit code."""
     worker = Worker()
     if len(arguments) == 2 and arguments[0] == "--profile":
         try:

@@ -17,11 +17,11 @@ from typing import Self
 from msbench.errors import DeviceFull, WorkerError
 from msbench.harness import measuring, profiling
 from msbench.harness.check.case import CaseCheck
-from msbench.harness.check.schedule import Scheduled, schedule
+from msbench.harness.check.schedule import Scheduled, schedule, work
 from msbench.harness.digest import harness_digest
 from msbench.harness.entry import Entry, end_processes
 from msbench.harness.gpu_memory import memory_for
-from msbench.harness.protocols import Checks, Executor, Foresees, Plan, Progress, Remembers, Rests, Runner
+from msbench.harness.protocols import Checks, Executor, Foresees, Plan, Progress, Remembers, Rests, Runner, Sanitizes
 from msbench.harness.sandbox import confine
 from msbench.harness.spans import Spans, span
 from msbench.model import (
@@ -40,6 +40,12 @@ Build = Callable[[Operator, Candidate], BuildResult]
 Room = Callable[[Operator, Precision, Case], AbstractContextManager[object]]
 
 __all__ = ["Checks", "Executor", "Plan", "Progress", "Remembers", "Runner", "evaluate"]
+
+SANITIZED_LIMIT = 1e9
+"""The work up to which a size is tried under a memory checker, which makes a kernel slower by a factor of ten to a hundred."""
+
+SANITIZED_SIZES = 6
+"""How many sizes are, the cheapest ones."""
 
 
 def evaluate(
@@ -207,6 +213,8 @@ class Group:
                 for entry, one in asked:
                     self._check_one(entry, check, one)
             self.progress.advanced(done, len(planned), item.case.id)
+        if isinstance(self.executor, Sanitizes) and self.executor.sanitizes:
+            self._sanitize(self.executor, planned)
         for entry in self._entries:
             entry.tell_refused(self.plan.cases)
             if entry.runner is not None and (missing := confine.missing()):
@@ -233,6 +241,22 @@ class Group:
             entry.runner.close()  # its memory is the others'
         if self._room and entry.failure and entry.failure.fault is Fault.OUT_OF_MEMORY:
             raise DeviceFull(f"{entry.name}: {entry.failure.message}")  # others may have taken it: once more, alone
+
+    def _sanitize(self, executor: Sanitizes, planned: Sequence[Scheduled]) -> None:
+        """Have the memory accesses watched of versions that passed, on the cheapest of their sizes."""
+        by_size: dict[tuple[tuple[str, int], ...], Case] = {}
+        for item in planned:
+            if work(self.op, item.case) <= SANITIZED_LIMIT:
+                by_size.setdefault(item.case.dims, item.case)
+        cases = list(by_size.values())[:SANITIZED_SIZES]
+        for entry in (one for one in self._entries if one.alive and not one.is_baseline and cases):
+            assert entry.build is not None
+            self.progress.started(f"sanitizing {self._task}")
+            with entry.at(Stage.CHECK):
+                results = executor.sanitize(self.op, self.precision, cases, entry.build, self.plan.seed)
+                entry.checks.extend(results)
+                if failure := next((r.failure for r in results if r.failure), None):
+                    entry.fail(Stage.CHECK, failure)
 
     def _recall(self, memory: Remembers) -> None:
         """Add what was measured earlier to what was checked now, saying that it was earlier."""

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
 from msbench.harness.arena import Arena, Layout
-from msbench.model import BuildResult, Candidate, Ceilings, Device, Evaluation, Measurement, Profile
+from msbench.model import BuildResult, Candidate, Ceilings, CheckResult, Device, Evaluation, Measurement, Profile
 from msbench.spec import Case, Operator, Precision
 
 
@@ -130,6 +130,22 @@ class Prepares(Protocol):
         """How long preparing for the last call's arrays took; 0 without preparation.
 
         Raises what ``Runner.launch`` raises.
+        """
+
+
+@runtime_checkable
+class Sanitizes(Protocol):
+    """An executor that may watch a version's memory accesses in calls apart from its other checks: it does where ``sanitizes``."""
+
+    sanitizes: bool
+
+    def sanitize(
+        self, op: Operator, precision: Precision, cases: Sequence[Case], build: BuildResult, seed: int
+    ) -> list[CheckResult]:
+        """One call of each case on aligned arrays and one on misaligned ones, up to the first that reads or writes outside them.
+
+        Raises:
+            ExecutorError: there is no verdict; the message says why.
         """
 
 

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -448,6 +449,7 @@ def test_what_cupy_compiles_is_kept_with_the_builds_unless_its_user_says_where(
         assert os.environ["CUPY_CACHE_DIR"] == after
 
 
-def test_asked_to_sanitize_it_says_what_can() -> None:
+def test_asked_to_sanitize_without_compute_sanitizer_it_says_what_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda.toolchain, "find", lambda: replace(tools(), sanitizer=None))
     with pytest.raises(ExecutorError, match="--executor cpu --sanitize"):
         cuda.create(Options(sanitize=True))

@@ -69,6 +69,7 @@ UNREPORTED = TOO_MANY_THREADS.replace("return cudaGetLastError()", "return cudaS
 WRONG = GOOD.replace("* a)", "* a * 1.01f)")
 UNWRITTEN = GOOD.replace("if (i < n)", "if (i < n / 2)")
 INPUT = GOOD.replace("/* after */", "if (i == 0) const_cast<scalar_t*>(x)[0] = scalar_t(0.5f);")
+READS_ON = GOOD.replace("x[i]) * a", "x[i]) * a + (i == n - 1 && __float_as_int(float(x[i + 1])) == 7 ? 1 : 0)")
 TRAPS = GOOD.replace("/* before */", 'if (i == 0) asm volatile("trap;");')
 SYNCHRONIZES = GOOD.replace("return cudaGetLastError()", "return cudaStreamSynchronize(stream)")
 ESCAPES = GOOD.replace(
@@ -258,3 +259,12 @@ def test_a_kernel_made_slower_by_a_known_time_is_found_to_be(executor: CudaExecu
             true = trial.details["factor"]
             assert trial.details["median"] == pytest.approx(true, abs=0.01), trial.outcome
             assert true == pytest.approx(1.03 if trial.study is Study.SLOWDOWN else 1.0, abs=0.003)
+
+
+def test_under_compute_sanitizer_a_read_past_the_end_is_seen() -> None:
+    with create(Options(sanitize=True)) as executor:
+        good, bad = run(executor, GOOD, READS_ON, checks=Checks.FULL, measure=False)
+    assert good.status is Status.PASSED, good.failure
+    assert [check.passed for check in good.checks if check.variant == "sanitized"]
+    assert bad.failure is not None and bad.failure.fault is Fault.OUT_OF_BOUNDS
+    assert "after the nearest allocation" in bad.failure.message

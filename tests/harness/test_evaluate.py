@@ -447,3 +447,45 @@ def test_baselines_beside_a_version_of_ours_are_tried_on_fewer_cases() -> None:
     mine, baseline = run(FakeExecutor(), ours, naive, plan=plan)
     alone, everything = run(FakeExecutor(), naive, plan=plan), run(FakeExecutor(), ours)
     assert len(baseline.checks) == len(alone[0].checks) < len(mine.checks) == len(everything[0].checks)
+
+
+def reads_on(arena: Arena, case: Case) -> None:
+    right(arena, case)
+
+
+class Watching(FakeExecutor):
+    """Sees an access outside the arrays of ``reads_on``, on the second size that it is shown."""
+
+    sanitizes = True
+
+    def sanitize(
+        self, op: Operator, precision: Precision, cases: Sequence[Case], build: BuildResult, seed: int
+    ) -> list[CheckResult]:
+        assert len({case.dims for case in cases}) == len(cases) > 2
+        label = next(r.candidate.label for r in self.runners if r.candidate.id == build.candidate_id)
+        self.launches.append((label, "sanitized"))
+        if label != "reads_on":
+            return [CheckResult(case, "sanitized", seed, True, None) for case in cases]
+        failure = Failure(Fault.OUT_OF_BOUNDS, "Case N=64: compute-sanitizer: Invalid __global__ read.")
+        good, wrong = cases[:2]
+        return [
+            CheckResult(good, "sanitized", seed, True, None),
+            CheckResult(wrong, "sanitized", seed, False, None, failure=failure),
+        ]
+
+
+def test_where_asked_for_accesses_are_watched_of_what_passed_the_other_checks() -> None:
+    executor = Watching()
+    naive, good = candidate(right, origin=Origin.NAIVE), candidate(also_right, label="good")
+    bad, wrong = candidate(reads_on), candidate(zeros, label="wrong")
+    results = run(executor, naive, good, bad, wrong)
+    assert [r.status for r in results] == [Status.PASSED, Status.PASSED, Status.CHECK_FAILED, Status.CHECK_FAILED]
+    assert [label for label, how in executor.launches if how == "sanitized"] == ["good", "reads_on"]
+    assert results[2].failure is not None and results[2].failure.fault is Fault.OUT_OF_BOUNDS
+    assert results[2].checks[-1].variant == "sanitized" and not results[2].measurements
+
+
+def test_otherwise_they_are_not() -> None:
+    executor = Watching()
+    executor.sanitizes = False
+    assert run(executor, candidate(reads_on))[0].status is Status.PASSED

@@ -41,7 +41,9 @@ CHECK_BYTES = 48
 
 _CORES = os.cpu_count() or 1
 _SPARE_CORES = 2  # for this process and the compilers
-_MEMORY_A_PROCESS = 7 * 2**28  # of the device and of the host: several times what it takes, as large cases need the rest
+_MEMORY_A_PROCESS = (
+    7 * 2**28
+)  # of the device and of the host: several times what it takes, as large cases need the rest
 _ROOM = 0.5  # of the device's memory is for cases that are checked side by side
 _USUAL_MEMORY = 2**37  # of a device that does not tell
 _LAUNCHES_A_SECOND = 100.0

@@ -75,6 +75,7 @@ class Toolchain:
     cuobjdump: Path | None
     demangler: Path | None
     ncu: Path | None
+    sanitizer: Path | None = None
 
     @property
     def id(self) -> str:
@@ -240,6 +241,7 @@ def _inspect(nvcc: Path, wheels: tuple[Path, ...]) -> Toolchain:
         include_dirs=tuple(dict.fromkeys([*includes, *_folders(_SYSTEM_HEADERS)])),
         cuobjdump=cuobjdump if nvdisasm else None,
         demangler=_tool("cu++filt", beside) or _tool("c++filt", beside),
+        sanitizer=_tool("compute-sanitizer", [nvcc.parent]),
         ncu=_tool("ncu", [nvcc.parent, *sorted(Path("/opt/nvidia/nsight-compute").glob("*"), reverse=True)]),
     )
 

@@ -31,6 +31,7 @@ VARIANTS = {
     "repeat": "Four launches, each over the outputs of the one before: finds races, and outputs that are accumulated into.",
     "aba": "Inputs A, then others (B) at the same addresses, then A again: finds cached results.",
     "touched": "A second launch with a few elements changed: finds results cached by a few elements.",
+    "sanitized": "One call under a memory checker, each array at the end of its own allocation: finds reads and writes outside the arrays.",
     "recorded": "A call is captured from its stream, inspected, and its launches are repeated on other inputs without the "
     "launcher: finds work on another stream or by the host, and work done only sometimes.",
 }
