@@ -23,7 +23,7 @@ from msbench.spec import Case, Operator, Precision, Split
 from msbench.store import integrity
 from msbench.store.proofs import proofs
 from msbench.store.store import Store
-from msbench.study.mutation import Verdict, survey
+from msbench.study.mutation import Survey, Verdict, surveys
 from tests import turns
 
 WITH_MUTANTS = {name: op for name, op in operators.load_all().items() if (Path(op.folder) / FILE).is_file()}
@@ -51,7 +51,8 @@ def sample(op: Operator, mutant: Mutant) -> list[Case]:
 
 def look(op: Operator, precision: Precision, wanted: dict[Mutant, list[Case]]) -> list[Verdict]:
     with executors.pick("cpu") as executor:
-        return survey(executor, op, precision, wanted, seed=1)
+        (verdicts,) = surveys(executor, [Survey(op, precision, wanted)], seed=1)
+        return verdicts
 
 
 def of_each_precision(op: Operator) -> list[tuple[Mutant, Precision]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,7 +40,10 @@ def mutants(
         Path | None, typer.Option("--markdown", help="Also write the table to this file.", show_default=False)
     ] = None,
     record: Annotated[
-        bool, typer.Option("--record", help="Record the verdicts, for the site's page “How we know”.")
+        bool,
+        typer.Option(
+            "--record", help="Record each task's verdicts once it is finished, for the site's page “How we know”."
+        ),
     ] = False,
     seed: FixedSeed = 0,
     ops_dir: Ops = None,
@@ -54,7 +58,7 @@ def mutants(
     """
     from msbench import executors
     from msbench.harness.protocols import Remembers
-    from msbench.study.mutation import affordable, survey
+    from msbench.study.mutation import Survey, affordable, surveys
 
     wanted = [(task, operators.mutants(task.operator)) for task in tasks_named(tasks, precision, ops_dir)]
     lacking = sorted({task.operator.name for task, found in wanted if not found})
@@ -62,22 +66,28 @@ def mutants(
         raise MsbenchError(f"{', '.join(lacking)}: no mutants.py next to spec.py.")
     if markdown:
         see_that_writable(markdown)
-    if record:
-        databases.writer(db).close()  # what is wrong with it is better known before the work than after it
     found: list[tuple[Task, Verdict]] = []
     with (
+        databases.writer(db) if record else nullcontext() as store,
         executors.pick(executor, store=databases.reader(db), device=device) as chosen,
         report.Live(err) as live,
     ):
         checker = chosen.checked_on() if isinstance(chosen, Remembers) else chosen.device()
-        where = checker.name
+        where, began = checker.name, datetime.now(UTC).isoformat(timespec="seconds")
+        if store:
+            store.add_device(checker)
+        every = []
         for task, wrong in wanted:
             public = affordable(chosen, task.operator, operators.select_cases(task.operator, cases, seed))
             plan = {mutant: mutant.wrong_on(public) for mutant in wrong}
-            verdicts = survey(chosen, task.operator, task.precision, plan, seed, progress=live)
+            every.append(Survey(task.operator, task.precision, plan))
+        named = zip((task for task, _ in wanted), surveys(chosen, every, seed, progress=live), strict=True)
+        for task, verdicts in named:
             for verdict in verdicts:
                 found.append((task, verdict))
                 _print(task, verdict)
+            if store:
+                store.add_trials(_trials(task, verdicts, checker.id, began))
     tried = [verdict for _, verdict in found if verdict.tried]
     good = sum(verdict.good for verdict in tried)
     out.print(
@@ -87,11 +97,8 @@ def mutants(
         err.print(f"no mutants: {', '.join(lacking)}", soft_wrap=True)
     if markdown:
         write(markdown, _table(found, where))
-    if record:
-        with databases.writer(db) as store:
-            store.add_device(checker)
-            store.add_trials(_trials(found, checker.id))
-            out.print(f"recorded in {escape(store.where)}", soft_wrap=True)
+    if store:
+        out.print(f"recorded in {escape(store.where)}", soft_wrap=True)
     if good < len(tried):
         raise typer.Exit(1)
 
@@ -119,11 +126,11 @@ def _names(cases: Sequence[Case]) -> list[str]:
     return [case.id for case in cases]
 
 
-def _trials(found: Sequence[tuple[Task, Verdict]], device_id: str) -> Iterator[Trial]:
+def _trials(task: Task, verdicts: Sequence[Verdict], device_id: str, created_at: str) -> Iterator[Trial]:
     from msbench.harness.digest import harness_digest
 
-    harness, created_at = harness_digest(), datetime.now(UTC).isoformat(timespec="seconds")
-    for task, verdict in found:
+    harness = harness_digest()
+    for verdict in verdicts:
         if verdict.tried:
             passed = "; ".join([*_names(verdict.survived), *verdict.failures])
             yield Trial(

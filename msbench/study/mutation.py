@@ -7,21 +7,24 @@ stops a version at its first failed case; here every case counts, so a mutant's 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from msbench.errors import DeviceError, UnsupportedError, WorkerError
+from msbench.harness.batch.coordinator import Divisible
 from msbench.harness.check.case import CaseCheck, fault_of
 from msbench.harness.check.schedule import work
-from msbench.harness.protocols import Executor, Progress, Runner
-from msbench.model import BuildResult, Candidate, Failure, Fault
+from msbench.harness.protocols import Executor, Foresees, Progress, Runner
+from msbench.model import BuildResult, Candidate, Failure, Fault, Origin
 from msbench.operators import Mutant
 from msbench.spec import Case, Operator, Precision
 
 _BY_VALUE = (Fault.MISMATCH, Fault.UNWRITTEN)
 _BY_CHECK = (*_BY_VALUE, Fault.OUT_OF_BOUNDS, Fault.INPUT_CHANGED)
+_AHEAD = 2  # tasks whose mutants are built while those of the one before are checked
 _BY_END = (Fault.LAUNCH, Fault.CRASH)  # what a processor makes of an address that is not aligned
 
 
@@ -64,31 +67,77 @@ def affordable(executor: Executor, op: Operator, cases: Sequence[Case]) -> tuple
     return tuple(sorted((c for c in cases if limit is None or work(op, c) <= limit), key=lambda c: work(op, c)))
 
 
-def survey(
-    executor: Executor,
-    op: Operator,
-    precision: Precision,
-    wanted: Mapping[Mutant, Sequence[Case]],
-    seed: int,
-    progress: Progress | None = None,
-) -> list[Verdict]:
-    """Check each mutant on its cases; one verdict for each that is wrong in ``precision``, in their order.
+@dataclass(frozen=True)
+class Survey:
+    """The mutants of an operator, each with the cases that it is checked on."""
+
+    op: Operator
+    precision: Precision
+    wanted: Mapping[Mutant, Sequence[Case]]
+
+
+def surveys(
+    executor: Executor, every: Iterable[Survey], seed: int, progress: Progress | None = None
+) -> Iterator[list[Verdict]]:
+    """Check each mutant on its cases; one verdict for each that is wrong in the survey's precision, in their order.
+
+    While one survey's mutants are checked, the next one's are built, and what checking compiles for any of the operators.
 
     Raises:
         ToolchainError: nothing can be built.
         DeviceError: the device is missing, lost, or too small for a case.
         SpecError: an edit does not fit the naive kernel, or the operator's spec is wrong.
     """
-    chosen = [m for m in wanted if m.precisions is None or precision in m.precisions]
+    left = deque(every)
+    half = max(1, (os.cpu_count() or 1) // 2)
+    with (
+        ThreadPoolExecutor(half) as compiling,
+        ThreadPoolExecutor(half, thread_name_prefix="msbench-build") as building,
+    ):
+        compiled: dict[str, Future[None]] = {}
+        if isinstance(executor, Divisible):
+            _ = executor.xp  # the device is this process's from here on
+            operators = {one.op.name: one.op for one in left} if len(left) > 1 else {}
+            compiled = {name: compiling.submit(executor.compile_checks, op) for name, op in operators.items()}
+        begun: deque[tuple[Survey, list[_Subject]]] = deque()
+        try:
+            while left or begun:
+                while left and len(begun) < _AHEAD:
+                    begun.append((left[0], _begin(executor, left.popleft(), building)))
+                one, subjects = begun.popleft()
+                if one.op.name in compiled:
+                    compiled[one.op.name].result()
+                yield _check(executor, one, subjects, seed, progress)
+        finally:
+            for pool in (compiling, building):
+                pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _begin(executor: Executor, survey: Survey, pool: ThreadPoolExecutor) -> list[_Subject]:
+    """Its mutants, which are being built."""
+    op, precision = survey.op, survey.precision
+    chosen = [m for m in survey.wanted if m.precisions is None or precision in m.precisions]
+    found = []
+    for mutant in chosen:
+        # They are edits of ours, to be trusted like what they were made of: on a GPU such take one process, not two.
+        candidate = replace(mutant.candidate(op, precision), origin=Origin.NAIVE)
+        verdict = Verdict(mutant, precision)
+        found.append(_Subject(executor, op, candidate, verdict, pool.submit(executor.build, op, candidate)))
+    return found
+
+
+def _check(
+    executor: Executor, survey: Survey, subjects: Sequence[_Subject], seed: int, progress: Progress | None
+) -> list[Verdict]:
+    op, precision, wanted = survey.op, survey.precision, survey.wanted
     with ExitStack() as resources:
-        subjects = [_Subject(executor, op, m.candidate(op, precision), Verdict(m, precision)) for m in chosen]
         for subject in subjects:
             resources.callback(subject.close)
-        if progress:
-            progress.started(f"building {op.name}/{precision}'s mutants")
-        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="msbench-build") as pool:
-            list(pool.map(_Subject.build, subjects))
-        cases = affordable(executor, op, list(dict.fromkeys(case for m in chosen for case in wanted[m])))
+        if isinstance(executor, Foresees):
+            resources.enter_context(executor.foreseeing(op, [subject.candidate for subject in subjects]))
+        cases = affordable(
+            executor, op, list(dict.fromkeys(case for s in subjects for case in wanted[s.verdict.mutant]))
+        )
         if progress:
             progress.started(f"checking {op.name}/{precision}'s mutants")
         for done, case in enumerate(cases, 1):
@@ -109,21 +158,17 @@ class _Subject:
     op: Operator
     candidate: Candidate
     verdict: Verdict
-    built: BuildResult | None = None
+    building: Future[BuildResult]
     runner: Runner | None = None
 
-    def build(self) -> None:
-        self.built = self.executor.build(self.op, self.candidate)
-        if self.built.failure:
-            self.verdict.failures["build"] = self.built.failure
-
     def try_on(self, check: CaseCheck) -> None:
-        assert self.built is not None
-        if self.built.failure:
+        built = self.building.result()
+        if built.failure:
+            self.verdict.failures["build"] = built.failure
             return
         try:
             if self.runner is None:
-                self.runner = self.executor.open(self.op, self.built, self.candidate)
+                self.runner = self.executor.open(self.op, built, self.candidate)
             (result,) = check.run(self.runner, (self.verdict.mutant.variant,))
             failure, ratio = result.failure, result.worst
         except UnsupportedError as error:
@@ -141,8 +186,8 @@ class _Subject:
             self.verdict.rejected[check.case] = ratio
         else:
             self.verdict.failures[check.case.id] = failure
-        if failure is not None and failure.fault not in _BY_VALUE:
-            self.close()  # the next case gets a process that nothing has happened to
+        if failure is not None and failure.fault not in (_BY_CHECK if self.executor.measures else _BY_VALUE):
+            self.close()  # the next case gets a process that nothing has happened to; a GPU's kernel writes to no process's memory
 
     def close(self) -> None:
         if self.runner is not None:
