@@ -76,10 +76,12 @@ class Bench:
     def start(self, work: Work, counted: tuple[Path, int] | None = None) -> subprocess.Popen[bytes]:
         """The command in a process of its own; ``counted``: under ``killer``, with its file and number."""
         killer = [] if counted is None else [str(counted[0]), str(counted[1])]
-        module = "msbench" if counted is None else "tests.faults.killer"
+        modules = ["msbench" if counted is None else "tests.faults.killer"]
+        if work.in_order:
+            modules.insert(0, "tests.faults.in_order")
         with (self.folder / "said").open("wb") as said:
             return subprocess.Popen(
-                [sys.executable, "-m", module, *killer, *work.arguments(self.here)],
+                [sys.executable, "-m", *modules, *killer, *work.arguments(self.here)],
                 cwd=self.here, env=self._environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
             )  # fmt: skip
 

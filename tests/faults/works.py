@@ -34,6 +34,7 @@ class Work:
     ``prepare`` fills a folder that it starts in. ``arguments`` says what to type there, the first time and after a kill.
     ``state`` is what is compared with an uninterrupted run's. ``database`` is the file that it writes ("": none), and
     ``left`` what the folder may hold in the end. What ``prepare`` fills a folder with repeats after ``beginnings`` numbers.
+    ``in_order``: a replay takes its answers in their order, see that module.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Work:
     database: str
     left: frozenset[str]
     beginnings: int = 1
+    in_order: bool = False
 
 
 NAMES = ("optimize", "bench", "merge", "build-site")
@@ -64,7 +66,7 @@ def works(template: Path, executor: str, names: Collection[str] = NAMES) -> list
     every = (
         Work(
             "optimize", _copies(template, {"recording.sqlite": "work.sqlite"}), lambda at: _optimize(at, executor),
-            lambda at: _run(at, timed), "work.sqlite", frozenset({"work.sqlite"}),
+            lambda at: _run(at, timed), "work.sqlite", frozenset({"work.sqlite"}), in_order=timed,
         ),
         Work(
             "bench", _copies(template, *(measured if timed else unmeasured)),
