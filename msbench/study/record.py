@@ -14,7 +14,7 @@ from msbench.harness.batch.coordinator import Job, evaluate_all
 from msbench.harness.digest import harness_digest
 from msbench.harness.protocols import Checks, Executor, Plan, Progress
 from msbench.model import Candidate, Evaluation, Measurement, Origin, Status, Study, Trial
-from msbench.statistics import bootstrap_ratio, log_ratios, median
+from msbench.statistics import bootstrap_ratio, log_ratios, median, proportion_interval
 from msbench.study.delay import BASE, delayed
 from msbench.study.subjects import Subject
 
@@ -231,13 +231,19 @@ def judge(kind: Study, trials: Sequence[Trial]) -> Judgement:
     if kind is Study.SLOWDOWN:
         found = sum(one["low"] > 1 for one in ratios)
         share = found / len(trials)
-        sentence = f"The slower kernel was found in {found} of {len(trials)} pairs ({share:.1%}; at least {FOUND:.0%} required)."
+        sentence = f"The slower kernel was found in {found} of {len(trials)} pairs ({_sure(found, len(trials))}; at least {FOUND:.0%} required)."
         return Judgement(sentence + lost, share >= FOUND)
     covered = sum(one["low"] <= 1 <= one["high"] for one in ratios)
     share = covered / len(trials)
     worst = max((abs(one["median"] - 1) for one in ratios), default=0.0)
     sentence = (
-        f"The interval contains 1 in {covered} of {len(trials)} pairs ({share:.1%}; at least {COVERED:.0%} required), "
+        f"The interval contains 1 in {covered} of {len(trials)} pairs ({_sure(covered, len(trials))}; at least {COVERED:.0%} required), "
         f"and the medians are off by at most {worst:.2%} (limit {OFF:.0%})."
     )
     return Judgement(sentence + lost, share >= COVERED and worst <= OFF)
+
+
+def _sure(held: int, trials: int) -> str:
+    """A share with its 95 % interval."""
+    low, high = proportion_interval(held, trials)
+    return f"{held / trials:.1%}, 95 % interval {low:.0%} to {high:.0%}"

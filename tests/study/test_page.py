@@ -33,8 +33,8 @@ def test_the_page_has_every_study_with_its_criterion_table_and_plot(tmp_path: Pa
         paths = page.write(store, tmp_path / "docs")
     assert [path.name for path in paths] == ["study.md", "study-same.svg", "study-slowdown.svg"]
     text = paths[0].read_text()
-    assert "**The interval contains 1 in 4 of 6 pairs (66.7%;" in text
-    assert "**The slower kernel was found in 6 of 6 pairs (100.0%;" in text
+    assert "**The interval contains 1 in 4 of 6 pairs (66.7%, 95 % interval 22% to 96%;" in text
+    assert "**The slower kernel was found in 6 of 6 pairs (100.0%, 95 % interval 54% to 100%;" in text
     assert (
         "The interval contains the true ratio in 2 of 3 for calls of at least 20 µs, and 2 of 3 for shorter calls."
         in text
