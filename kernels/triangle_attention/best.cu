@@ -18,9 +18,9 @@
 // Measured (H200, November 2026, cold; 4,32,1024,128): 1.89 ms in fp32 and 1.87 in bf16, and 2.01 and 1.98 where one query and one key in 64 are 256
 // times the size; with all lanes looking for the largest scores of any 2.29, and with one list after another for a lane's 2.14. 1,96,256,128 in
 // fp32: 112 us for 119 with lists that a lane sorts pattern by pattern, or that come behind the keys, and smaller groups. Windows of 256 keys, 16
-// warps: 1.89 ms, but 10 % slower at 128 rows.
-// The kernel before (H100), with all of seven keys' exponentials for eight rows: 2.72 and 4.68 in fp32, 2.32 and 2.68 in bf16, this then 1.89 and 2.23;
-// windows of 128 keys 1.96; 256 with three blocks a multiprocessor 1.94; rows handed to a function by address, which kept them in local memory, 2.37.
+// warps: 1.89 ms, but 10 % slower at 128 rows; of 128 keys 1.96, with five blocks a multiprocessor 1.92; 256 with three 1.95.
+// The kernel before (H100), with all of seven keys' exponentials for eight rows: 2.72 and 4.68 in fp32, 2.32 and 2.68 in bf16, this then 1.89 and
+// 2.23; rows handed to a function by address, which kept them in local memory, 2.37.
 //
 // Lost (H200): what is not exponentials hardly hides behind them. Two rows a thread, of three patterns in place of fifteen, take 2.15 ms, three 1.99;
 // two rows of two channels 2.01, three 1.95, four (24 warps) 1.94; two or three rows of keys and values that are pairs of bf16 in shared memory 2.04
@@ -42,7 +42,7 @@ using namespace key_patterns;
 constexpr int kLanes = 32, kWarps = 8, kWindow = 192, kBlocks = 4;  // channels and warps of a block, keys of a window, blocks a multiprocessor
 constexpr int kFlight = 8;                                          // keys and values that a thread has under way
 constexpr float kLeast = 0x1p-64f;                                  // sums below have lost weights
-constexpr int64_t kGroupBytes = 20 << 20;                           // of keys and values that stay in L2
+constexpr int64_t kGroupBytes = 40 << 20;                           // of keys and values that stay in L2
 constexpr unsigned kFirstBlocks = 132 * kBlocks;                    // may find lists unsorted: their keys and values don't wait for them
 constexpr int kFewRows = 4, kFewKeys = 8;                           // 32 entries: a ballot
 constexpr int kMostWarps = 16;                                      // that share a tile's keys
