@@ -229,6 +229,7 @@ def test_sums_of_blocks(rows: int, most: int, skewed: bool) -> None:
 PACKING = """
 #include <msbench_count_rows.cuh>
 #include <msbench_spmm_direct.cuh>
+#include <msbench_spmm_scan.cuh>
 
 using namespace msbench;
 
@@ -245,6 +246,11 @@ EXPORTED pack(const float* values, const int32_t* row_indices, const int32_t* se
 EXPORTED room(int64_t* bytes, int64_t rows, int64_t total, int64_t counts) {
     *bytes = int64_t(packed_bytes(rows, total) + (counts ? RowCounts::bytes(rows, total) : bins_bytes(rows, total)));
     return 0;
+}
+EXPORTED scan(const float* values, const int32_t* row_indices, const int32_t* second, const float* X, float* Y, int64_t rows, int64_t cols,
+                  int64_t total, int64_t K, int64_t csc) {
+    if (csc) return multiply_by_scanning(CscMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, X, Y, K, nullptr, 0);
+    return multiply_by_scanning(CooMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, X, Y, K, nullptr, 0);
 }
 EXPORTED multiply(const float* values, const int32_t* row_indices, const int32_t* second, const float* X, float* Y, int64_t rows, int64_t cols,
                   int64_t total, int64_t K, int64_t csc) {
@@ -301,6 +307,28 @@ def test_products_by_sums_in_memory(rows: int, cols: int, total: int, K: int, sk
     X = np.random.default_rng(K).integers(-8, 9, (cols, K)).astype(np.float32)
     Y = np.full((rows, K), np.nan, np.float32)
     *_, Y = called("float", PACKING, "multiply", *given, X, Y, rows, cols, total, K, int(csc), times=2)
+    expected = np.zeros((rows, K), np.float32)
+    np.add.at(expected, row, given[0][:, None] * X[col])
+    np.testing.assert_array_equal(Y, expected)
+
+
+@pytest.mark.parametrize("csc", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "cols", "total", "K", "skewed"),
+    [
+        (1, 1, 1, 1, False),
+        (7, 4000, 900, 33, True),
+        (900, 3, 19000, 77, True),
+        (40, 50, 3, 70, False),
+        (1000, 900, 9000, 100, False),
+    ],
+)
+def test_products_by_scanning(rows: int, cols: int, total: int, K: int, skewed: bool, csc: bool) -> None:
+    """More entries than a block looks through at once, and rows that have more than it puts in order at once."""
+    given, row, col = matrix(rows, cols, total, skewed, csc)
+    X = np.random.default_rng(K).integers(-8, 9, (cols, K)).astype(np.float32)
+    Y = np.full((rows, K), np.nan, np.float32)
+    *_, Y = called("float", PACKING, "scan", *given, X, Y, rows, cols, total, K, int(csc), times=2)
     expected = np.zeros((rows, K), np.float32)
     np.add.at(expected, row, given[0][:, None] * X[col])
     np.testing.assert_array_equal(Y, expected)
