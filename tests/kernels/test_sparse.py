@@ -341,12 +341,12 @@ BINS = """
 using namespace msbench;
 
 template <typename Matrix>
-cudaError_t multiply_by(int64_t plan, const Matrix& A, const float* X, float* Y, int64_t K, char* workspace) {
+cudaError_t multiply_by(int64_t plan, const Matrix& A, const scalar_t* X, scalar_t* Y, int64_t K, char* workspace) {
     if (plan == 0) return multiply_by_bins(A, X, Y, K, workspace, 0);
     if (plan == 1) return multiply_by_bin_tiles(A, X, Y, K, workspace, 0);
     return multiply_by_chunks(A, X, Y, K, workspace, 0);
 }
-EXPORTED multiply(const float* values, const int32_t* row_indices, const int32_t* second, const float* X, float* Y, char* workspace,
+EXPORTED multiply(const scalar_t* values, const int32_t* row_indices, const int32_t* second, const scalar_t* X, scalar_t* Y, char* workspace,
                   int64_t rows, int64_t cols, int64_t total, int64_t K, int64_t csc, int64_t plan) {
     if (csc) return multiply_by(plan, CscMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, X, Y, K, workspace);
     return multiply_by(plan, CooMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, X, Y, K, workspace);
@@ -370,8 +370,10 @@ EXPORTED room(int64_t* bytes, int64_t rows, int64_t cols, int64_t total, int64_t
         ("bins", 9, 5777, 12000, 132, True),
         ("tiles", 1, 1, 1, 4, False),
         ("tiles", 9000, 1000, 50000, 64, False),
+        ("tiles", 170, 1100, 9000, 2132, False),  # rows of X of 128 bytes
+        ("tiles", 300, 1000, 15000, 2132, True),
         ("tiles", 300, 1000, 15000, 516, True),  # a window that doesn't fit, and a row in wide slices
-        ("chunks", 1, 2049, 1, 4, False),
+        ("chunks", 1, 2753, 1, 4, False),
         ("chunks", 300, 5000, 12000, 272, False),
         ("chunks", 500, 5000, 31000, 40, True),
     ],
