@@ -351,6 +351,10 @@ EXPORTED multiply(const scalar_t* values, const int32_t* row_indices, const int3
     if (csc) return multiply_by(plan, CscMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, X, Y, K, workspace);
     return multiply_by(plan, CooMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, X, Y, K, workspace);
 }
+EXPORTED padded(const scalar_t* values, const int32_t* columns, const scalar_t* X, scalar_t* Y, char* workspace, int64_t rows, int64_t cols,
+                int64_t width, int64_t K) {
+    return multiply_by_chunks(EllMatrix{values, columns, int(rows), int(cols), int(width), int(rows * width)}, X, Y, K, workspace, 0);
+}
 EXPORTED room(int64_t* bytes, int64_t rows, int64_t cols, int64_t total, int64_t K, int64_t plan) {
     if (plan == 0) *bytes = multiply_bins_bytes(rows, total, K);
     else *bytes = plan == 1 ? bin_tiles_bytes(rows, total, K) : chunks_bytes(rows, cols, total, K);
@@ -388,6 +392,24 @@ def test_products_by_bins(plan: str, rows: int, cols: int, total: int, K: int, s
     Y = called("float", BINS, "multiply", *arrays, rows, cols, total, K, int(csc), number, times=2)[4]
     expected = np.zeros((rows, K), np.float32)
     np.add.at(expected, row, given[0][:, None] * X[col])
+    np.testing.assert_array_equal(Y, expected)
+
+
+def test_products_of_padded_rows() -> None:
+    """Chunks of a matrix whose rows end in padding, some with nothing else, that is not a number."""
+    rng = np.random.default_rng(5)
+    rows, cols, width, K = 130, 6000, 90, 40
+    columns = rng.integers(0, cols, (rows, width)).astype(np.int32)
+    columns[np.arange(width) >= rng.integers(0, width + 1, rows)[:, None]] = -1
+    columns[7] = -1
+    values = np.where(columns < 0, np.nan, rng.integers(-8, 9, columns.shape)).astype(np.float32)
+    X = rng.integers(-8, 9, (cols, K)).astype(np.float32)
+    room = int(called("float", BINS, "room", np.zeros(1, np.int64), rows, cols, rows * width, K, 2)[0][0])
+    arrays = [values, columns, X, np.full((rows, K), np.nan, np.float32), np.full(room, 255, np.uint8)]
+    Y = called("float", BINS, "padded", *arrays, rows, cols, width, K, times=2)[3]
+    expected = np.zeros((rows, K), np.float32)
+    row, place = np.nonzero(columns >= 0)
+    np.add.at(expected, row, values[row, place][:, None] * X[columns[row, place]])
     np.testing.assert_array_equal(Y, expected)
 
 
