@@ -16,7 +16,7 @@ using namespace msbench;
 EXPORTED multiply(const float* values, const int32_t* columns, const int32_t* offsets, const float* x, float* y, int64_t rows, int64_t total,
                   int64_t shift) {
     const CsrShares A = {values + shift, columns + shift, offsets, int(rows), int(total), 0, 0};
-    return multiply_by_csr_shares<128, 3>(A, x, y, 0);
+    return shift ? multiply_by_csr_shares<128, 3, false>(A, x, y, 50, 0) : multiply_by_csr_shares<128, 3, true>(A, x, y, 50, 0);
 }
 """
 
