@@ -1,14 +1,17 @@
 // y = A x with A in CSC.
 //
 // Plans, by rows:
+// - `cluster_sums`, up to 4096 rows and 400 000 entries: a cluster of 16 blocks has a band of the rows, or an eighth of the entries, and its
+//   blocks send each other what they have added up (msbench_cluster_sums.cuh): no barrier of the grid.
 // - `block_sums`, up to 32768: a block of 1024 threads on each multiprocessor has an equal share of A's entries, however long columns are.
 //   Products are added up in shared memory, and behind a grid barrier those sums of all blocks (msbench_block_sums.cuh).
-//   All entries of a tile are under way while a thread a column loads its bounds and x, and writes x down where the column begins
+//   In both, all entries of a tile are under way while a thread a column loads its bounds and x, and writes x down where the column begins
 //   (msbench_tile_columns.cuh): one trip to memory.
 // - `bins`, else: products ordered by bins of rows (msbench_product_bins.cuh), which blocks share out if they are uneven
 //   (msbench_bin_shares.cuh). A block has neighbouring tiles, so it searches for a column only once.
 //
-// Bound: paper sizes are a launch, a trip to memory, a grid barrier and one to L2, ≈ 7 us, and the sums of all blocks through L2, 1 MB.
+// Bound: paper sizes are a launch, a trip to memory, and the exchange of sums in a cluster and through L2, ≈ 6 us; with a grid barrier 7, and
+// the sums of all blocks through L2, 1 MB.
 // Large: 8 + 6 + 6 bytes an entry (6 + 6 + 6 in bf16), on an H100 173 us until products are stored in no order, and 76 to read them.
 //
 // Measured (H100, November 2026, own program, us; 2048 and 32768 columns, and 32768 skewed): 10.7, 15.7, 19.9, when lanes added up by row
@@ -17,10 +20,11 @@
 // 336; products in chunks that stay in L2, 360 and more.
 // H200, 2026-11-26, 1024 to 32768 columns, when blocks searched for their first column, and a grid barrier was behind all: 9.7, 9.9, 10.2,
 // 11.1, 12.3, 15.3; by `block_sums` as it is 9.8, 9.8, 9.7, 10.3, 10.9, 12.7 (without a search up to 0.9 less, second tries up to 1.4, eight
-// copies of the sums in place of two 0.2 to 0.5).
+// copies of the sums in place of two 0.2 to 0.5); by `cluster_sums` 8.3, 8.4, 8.9, 9.3, 10.7.
 
 #include "msbench_add_quad.cuh"
 #include "msbench_block_sums.cuh"
+#include "msbench_cluster_sums.cuh"
 #include "msbench_entries.cuh"
 #include "msbench_product_bins.cuh"
 #include "msbench_sum_products.cuh"
@@ -45,10 +49,64 @@ msbench::EvenColumns even_columns(const Matrix& A, int chunk, int tile, int thre
     return msbench::EvenColumns(A.columns.count, A.total, std::min(chunk, tile), threads);
 }
 
+using msbench::ClusterSums;
+constexpr int64_t kFewRows = 4096, kFewest = 30'000, kFew = 131'072, kFewEntries = 400'000;  // limits of `cluster_sums`
+constexpr int kLogCluster = 4, kBands = 4, kCopies = 4;
+
+// `chunk`: entries of a block.
+template <int kThreads, int kFlight>
+__global__ void __launch_bounds__(kThreads, 1024 / kThreads)
+    cluster_sums(const __grid_constant__ Matrix A, scalar_t* y, int chunk, const __grid_constant__ msbench::EvenColumns even,
+                 const __grid_constant__ ClusterSums sums) {
+    constexpr int kTile = kThreads * kFlight;
+    using Columns = msbench::TileColumns<kTile>;
+    __shared__ Columns columns;
+    extern __shared__ __align__(16) float shared[];
+    sums.begin(shared);
+    const int tid = threadIdx.x, end = min((sums.share() + 1) * chunk, A.total), first_row = sums.first_row();
+    bool first = true;
+    for (int begin = sums.share() * chunk; first || begin < end; begin += kTile, first = false) {
+        typename Columns::Column column;
+        column.load(A.columns, first ? even.low(begin) : columns.last, kThreads);
+        const int tile_end = min(begin + kTile, end), left = tile_end - begin - tid, left_of_warp = left + tid % 32, at = begin + tid;
+        const int32_t* const rows = msbench::kept(A.row_indices + at);
+        const scalar_t* const values = msbench::kept(A.values + at);
+        int row[kFlight];
+        scalar_t value[kFlight];
+#pragma unroll
+        for (int i = 0; i < kFlight; ++i) {
+            row[i] = -1;
+            if (i * kThreads < left) {
+                row[i] = msbench::load_once(rows + i * kThreads);
+                value[i] = msbench::load_once(values + i * kThreads);
+            }
+        }
+        if (first) sums.clear(shared, y);
+        columns.clear();
+        msbench::correct<kThreads>(A.columns, column, begin, first);
+        if (begin < end) columns.find(A.columns, column, kThreads, begin, tile_end);
+#pragma unroll
+        for (int i = 0; i < kFlight; ++i) {
+            if (i * kThreads >= left_of_warp) break;
+            const int own = row[i] - first_row;
+            float product = 0;
+            if (sums.has(own)) product = msbench::to_float(value[i]) * columns.of(tid / 32 + i * (kThreads / 32), tid % 32);
+            sums.add(shared, own, product);
+        }
+        if (begin + kTile < end) __syncthreads();  // before columns are cleared
+    }
+    sums.collect(shared, [&](int row, float sum) { y[row] = msbench::from_float<scalar_t>(sum); });
+}
+
+template <int kThreads, int kFlight>
+cudaError_t launch_clusters(const Matrix& A, scalar_t* y, const ClusterSums& sums, cudaStream_t stream) {
+    const int chunk = chunk_of(A, sums.shares());
+    return sums.launch(kThreads, 0, stream, cluster_sums<kThreads, kFlight>, A, y, chunk, even_columns(A, chunk, kThreads * kFlight, kThreads), sums);
+}
+
 using BlockSums = msbench::BlockSums;
 constexpr int kThreads = BlockSums::kThreads, kBlockFlight = 8, kBlockTile = kBlockFlight * kThreads, kBlockCopies = 8, kTries = 2;
 
-// `chunk`: entries of a block.
 template <bool kStored>
 __global__ void __launch_bounds__(kThreads, 1)
     block_sums(const __grid_constant__ Matrix A, scalar_t* y, int chunk, const __grid_constant__ msbench::EvenColumns even,
@@ -184,6 +242,11 @@ extern "C" cudaError_t spmv_csc(const scalar_t* values, const int32_t* row_indic
                                 const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, int64_t nnz, void* workspace,
                                 size_t, cudaStream_t stream) {
     const Matrix A = {values, row_indices, {col_offsets, x, int(cols)}, int(nnz)};
+    if (rows <= kFewRows && nnz <= kFewEntries && cols <= nnz) {
+        if (nnz <= kFewest) return launch_clusters<1024, 2>(A, y, ClusterSums(rows, kLogCluster, kBands, 1, kCopies), stream);
+        const ClusterSums sums(rows, kLogCluster, 1, msbench::kMostGroups, kCopies);
+        return nnz <= kFew ? launch_clusters<512, 2>(A, y, sums, stream) : launch_clusters<512, 8>(A, y, sums, stream);
+    }
     if (rows <= BlockSums::kMostRows) {
         const BlockSums sums(workspace, rows, nnz, msbench::multiprocessors(), kBlockCopies);
         const int chunk = chunk_of(A, sums.blocks);

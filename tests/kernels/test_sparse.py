@@ -9,6 +9,7 @@ from tests.kernels.building import called
 
 SOURCE = """
 #include <msbench_block_sums.cuh>
+#include <msbench_cluster_sums.cuh>
 #include <msbench_find_line.cuh>
 #include <msbench_launch.cuh>
 #include <msbench_long_lines.cuh>
@@ -72,6 +73,21 @@ EXPORTED block_sums(const int32_t* row, const float* term, float* sums, char* wo
     const BlockSums blocks(workspace, rows, count, int(most));
     auto* const kernel = BlockSums::stored(rows) ? in_blocks<true> : in_blocks<false>;
     return blocks.launch(0, 0)(kernel, row, term, int(count), sums, blocks);
+}
+
+__global__ void in_clusters(const int32_t* row, const float* term, int count, float* sums, const __grid_constant__ ClusterSums clusters) {
+    extern __shared__ __align__(16) float shared[];
+    clusters.begin(shared);
+    clusters.clear(shared, sums);
+    __syncthreads();
+    const int lane = threadIdx.x % 32, step = clusters.shares() * blockDim.x;
+    for (int i = clusters.share() * blockDim.x + threadIdx.x; i - lane < count; i += step)
+        clusters.add(shared, (i < count ? row[i] : -1) - clusters.first_row(), i < count ? term[i] : 0.0f);
+    clusters.collect(shared, [&](int r, float sum) { sums[r] = sum; });
+}
+EXPORTED cluster_sums(const int32_t* row, const float* term, float* sums, int64_t count, int64_t rows, int64_t bands, int64_t groups) {
+    const ClusterSums clusters(rows, 3, int(bands), int(groups), 2);
+    return clusters.launch(64, 0, 0, in_clusters, row, term, int(count), sums, clusters);
 }
 
 __global__ void fill(const int32_t* row, const float* term, int count, const __grid_constant__ RowBins<float, 256> bins) {
@@ -223,6 +239,22 @@ def test_sums_of_blocks(rows: int, most: int, skewed: bool) -> None:
     terms = rng.integers(-8, 9, 5000).astype(np.float32)
     given = [row, terms, np.full(rows, np.nan, np.float32), np.full(128 * 16 * -(-rows // 4), 255, np.uint8)]
     sums = called("float", SOURCE, "block_sums", *given, 5000, rows, most, times=2)[2]
+    np.testing.assert_array_equal(sums, np.bincount(row, terms, rows))
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "bands", "groups"), [(1, 1, 1), (7, 3, 2), (2048, 16, 1), (4095, 5, 8), (4096, 1, 4), (9000, 2, 1), (3, 8, 3)]
+)
+def test_sums_of_clusters(rows: int, bands: int, groups: int, skewed: bool) -> None:
+    """Twice, with mail that has to be as it was; rows that are no multiple of the bands, and bands without any."""
+    rng = np.random.default_rng(rows)
+    row = rng.integers(0, rows, 5000).astype(np.int32)
+    if skewed:
+        row[rng.random(5000) < 0.8] = rows // 2
+    terms = rng.integers(-8, 9, 5000).astype(np.float32)
+    given = [row, terms, np.full(rows, np.nan, np.float32)]
+    sums = called("float", SOURCE, "cluster_sums", *given, 5000, rows, bands, groups, times=2)[2]
     np.testing.assert_array_equal(sums, np.bincount(row, terms, rows))
 
 
