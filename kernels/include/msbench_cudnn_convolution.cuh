@@ -2,15 +2,12 @@
 // need it: every way that cuDNN has to sum the products as they are is tried once per shape, and the fastest is kept.
 //
 // Tried are the algorithms of cudnnConvolutionForward and the engines that the heuristics of the graph API propose, each with
-// channels before and after the pixels, which with one channel is the same memory: first those that were the fastest for other
-// shapes, so that later shapes take less time. Convolutions by FFT or Winograd's method are
+// channels before and after the pixels, which with one channel is the same memory. Convolutions by FFT or Winograd's method are
 // left out, since their error is that of the largest value near, not of the output; so is fp32 by way of TF32.
 //
 // A file that includes this has to link cudnn.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -197,10 +194,8 @@ inline bool finalize(cudnnHandle_t handle, Graph& graph, const ConvolutionShape&
     return graph.operations.finalize() == CUDNN_STATUS_SUCCESS;
 }
 
-// An engine's number; kOther unless it sums products of the inputs as they are, in fp32 and in the same order on every run.
-constexpr int64_t kOther = -1;
-
-inline int64_t plain_engine(const Descriptor& configuration) {
+// Whether an engine sums products of the inputs as they are, in fp32 and in the same order on every run.
+inline bool plain(const Descriptor& configuration) {
     const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendDescriptor_t raw = engine.raw();
     std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
@@ -209,22 +204,20 @@ inline int64_t plain_engine(const Descriptor& configuration) {
                                  &count, &raw) != CUDNN_STATUS_SUCCESS ||
         cudnnBackendGetAttribute(raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                  CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes.data()) != CUDNN_STATUS_SUCCESS) {
-        return kOther;
+        return false;
     }
     for (int64_t i = 0; i < count; ++i) {
         switch (notes[i]) {
             case CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP:
                 break;
             case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
-                if (kType == CUDNN_DATA_FLOAT) return kOther;  // TF32
+                if (kType == CUDNN_DATA_FLOAT) return false;  // TF32
                 break;
             default:
-                return kOther;
+                return false;
         }
     }
-    int64_t number = kOther;
-    cudnnBackendGetAttribute(raw, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &number);
-    return number;
+    return true;
 }
 
 // The plan of an engine's configuration; empty where the engine refuses or wants too much memory.
@@ -249,39 +242,29 @@ inline Convolution by_engine(cudnnHandle_t handle, const std::shared_ptr<Graph>&
 
 // ---------------------------------------------------------------- the choice
 
-// Which of the shapes that mean the same, whether channels lie last, and which algorithm or engine: another shape has it, too.
-using Name = std::array<int64_t, 4>;
-
-struct Named {
-    Name name;
-    Convolution run;
-};
-
-// One of what there is for some shapes.
-struct Way {
-    Name name;
-    std::function<Convolution()> make;
-};
-
-// Keeps the fastest few of the ways that it is given, until it has looked for long enough: there are more than it has time for.
+// Keeps the fastest few of the candidates that it is given, until it has looked for long enough: there are more than it has time
+// for.
 class Search {
    public:
     Search(const scalar_t* x, const scalar_t* w, scalar_t* y, cudaStream_t stream, double seconds)
         : x_(x), w_(w), y_(y), stream_(stream), seconds_(seconds) {}
 
-    // Tries one, unless it has looked for long enough: for its seconds, longer where a call takes long, and until there is
-    // something that works. What the heuristics take is not counted: it is the same for a long and a short search.
-    void consider(const Way& way) {
+    // Tries what `make` gives, a Convolution, unless it has looked for long enough: for its seconds, longer where a call takes
+    // long, and until there is something that works. What the heuristics take is not counted: it is the same for a long and a
+    // short search.
+    template <typename Make>
+    void consider(Make make) {
         if (spent_ > seconds_ * (1 + 0.05 * podium_.best())) return;
         const cudnn::Stopwatch watch;
-        if (const Convolution candidate = way.make()) {
+        const Convolution candidate = make();
+        if (candidate) {
             const float time = milliseconds(stream_, [&] { return candidate(x_, w_, y_); }, podium_.best(), flush_);
-            podium_.add(time, {way.name, candidate});
+            podium_.add(time, candidate);
         }
         spent_ += watch.seconds();
     }
 
-    std::vector<Named> fastest() { return podium_.take(); }
+    std::vector<Convolution> fastest() { return podium_.take(); }
 
    private:
     const scalar_t* x_;
@@ -290,67 +273,60 @@ class Search {
     cudaStream_t stream_;
     double seconds_, spent_ = 0;
     Flush flush_;
-    cudnn::Podium<Named> podium_;
+    cudnn::Podium<Convolution> podium_;
 };
 
 // What the first search of a process spends on loading engines, where other processes do the same.
 constexpr double kLoadingSeconds = 3;
 
-// After so many shapes it is known what is worth trying first.
-constexpr size_t kFewShapes = 4;
+// For how long to look: in three dimensions one of the first candidates is the fastest (see `try_all`).
+inline double search_seconds(const ConvolutionShape& shape) { return shape.input.size() == 3 ? 1 : 2; }
 
-// For how long to look where so many shapes are known: in three dimensions one of the first ways is the fastest (see `all_ways`).
-inline double search_seconds(const ConvolutionShape& shape, size_t known) {
-    const double seconds = shape.input.size() == 3 ? 1 : 2;
-    return known == 0 ? seconds + kLoadingSeconds : known < kFewShapes ? seconds : seconds / 2;
-}
-
-inline void add_algorithms(std::vector<Way>& ways, cudnnHandle_t handle, const std::vector<ConvolutionShape>& shapes,
-                           bool channels_last) {
-    const cudnnTensorFormat_t format = channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
-    for (size_t i = 0; i < shapes.size(); ++i) {
-        for (cudnnConvolutionFwdAlgo_t algorithm : kAlgorithms) {
-            ways.push_back({{static_cast<int64_t>(i), channels_last, false, algorithm},
-                            [handle, shape = shapes[i], format, algorithm] {
-                                return by_algorithm(handle, shape, format, algorithm);
-                            }});
-        }
-    }
-}
+// An engine's configuration for a graph.
+struct Proposal {
+    std::shared_ptr<Graph> graph;
+    std::unique_ptr<Descriptor> configuration;
+};
 
 // What the heuristics propose for channels that lie last and for such that do not: each one's best guess, then what takes nearly
 // every shape, then the rest.
-inline void add_engines(std::vector<Way>& ways, cudnnHandle_t handle, const std::vector<ConvolutionShape>& shapes) {
-    std::vector<Way> fallbacks, rest;
-    for (size_t i = 0; i < shapes.size(); ++i) {
+inline std::vector<Proposal> all_proposals(cudnnHandle_t handle, const std::vector<ConvolutionShape>& shapes) {
+    std::vector<Proposal> guesses, fallbacks, rest;
+    for (const ConvolutionShape& shape : shapes) {
         for (bool channels_last : {false, true}) {
             const auto graph = std::make_shared<Graph>();
-            if (!finalize(handle, *graph, shapes[i], channels_last)) continue;
+            if (!finalize(handle, *graph, shape, channels_last)) continue;
             for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
-                std::vector<Way>* list = mode == CUDNN_HEUR_MODE_FALLBACK ? &fallbacks : &ways;
-                for (std::unique_ptr<Descriptor>& proposed : cudnn::proposals(graph->operations, mode)) {
-                    const int64_t engine = plain_engine(*proposed);
-                    if (engine == kOther) continue;
-                    const auto configuration = std::make_shared<std::unique_ptr<Descriptor>>(std::move(proposed));
-                    list->push_back({{static_cast<int64_t>(i), channels_last, true, engine}, [handle, graph, configuration] {
-                                         return by_engine(handle, graph, std::move(*configuration));
-                                     }});
-                    if (list == &ways) list = &rest;
+                std::vector<Proposal>* list = mode == CUDNN_HEUR_MODE_FALLBACK ? &fallbacks : &guesses;
+                for (std::unique_ptr<Descriptor>& configuration : cudnn::proposals(graph->operations, mode)) {
+                    if (!plain(*configuration)) continue;
+                    list->push_back({graph, std::move(configuration)});
+                    if (list == &guesses) list = &rest;
                 }
             }
         }
     }
-    for (std::vector<Way>* list : {&fallbacks, &rest}) std::move(list->begin(), list->end(), std::back_inserter(ways));
+    for (std::vector<Proposal>* list : {&fallbacks, &rest}) std::move(list->begin(), list->end(), std::back_inserter(guesses));
+    return guesses;
+}
+
+inline void try_algorithms(Search& search, cudnnHandle_t handle, const std::vector<ConvolutionShape>& shapes,
+                           cudnnTensorFormat_t format) {
+    for (const ConvolutionShape& shape : shapes) {
+        for (cudnnConvolutionFwdAlgo_t algorithm : kAlgorithms) {
+            search.consider([&] { return by_algorithm(handle, shape, format, algorithm); });
+        }
+    }
 }
 
 // Those come first that are often the fastest for one channel (on an H200, cuDNN 9, November 2026): classic algorithms for channels
 // that do not lie last, then the heuristics' best guesses, one of which is the fastest for small filters.
-inline std::vector<Way> all_ways(cudnnHandle_t handle, const std::vector<ConvolutionShape>& shapes) {
-    std::vector<Way> ways;
-    add_algorithms(ways, handle, shapes, false);
-    add_engines(ways, handle, shapes);
-    add_algorithms(ways, handle, shapes, true);
-    return ways;
+inline void try_all(Search& search, cudnnHandle_t handle, const std::vector<ConvolutionShape>& shapes) {
+    try_algorithms(search, handle, shapes, CUDNN_TENSOR_NCHW);
+    for (Proposal& proposal : all_proposals(handle, shapes)) {
+        search.consider([&] { return by_engine(handle, proposal.graph, std::move(proposal.configuration)); });
+    }
+    try_algorithms(search, handle, shapes, CUDNN_TENSOR_NHWC);
 }
 
 }  // namespace convolution
@@ -362,29 +338,21 @@ inline cudaError_t convolve(const std::vector<ConvolutionShape>& shapes, const s
                             cudaStream_t stream) {
     struct Choice {
         Due due;
-        std::vector<convolution::Named> candidates;  // the fastest first
+        std::vector<Convolution> candidates;  // the fastest first
     };
-    // They outlive the process: cuDNN may be unloaded before it.
-    static auto& choices = *new std::map<ConvolutionShape, Choice>;
-    static auto& wins = *new std::map<convolution::Name, int>;
+    static auto& choices = *new std::map<ConvolutionShape, Choice>;  // outlives the process: cuDNN may be unloaded before it
     const cudnnHandle_t handle = cudnn::handle_on(stream);
     if (!handle) return cudaErrorUnknown;
-    const double seconds = convolution::search_seconds(shapes.front(), choices.size());
+    const double seconds = convolution::search_seconds(shapes.front()) + (choices.empty() ? convolution::kLoadingSeconds : 0);
     const auto [place, is_new] = choices.try_emplace(shapes.front());
     auto& [due, candidates] = place->second;
     if (due.take()) {
         convolution::Search search(x, w, y, stream, seconds);
-        for (const convolution::Named& one : candidates) search.consider({one.name, [&] { return one.run; }});
-        if (is_new) {
-            std::vector<convolution::Way> ways = convolution::all_ways(handle, shapes);
-            std::stable_sort(ways.begin(), ways.end(),
-                             [](const auto& one, const auto& other) { return wins[one.name] > wins[other.name]; });
-            for (const convolution::Way& way : ways) search.consider(way);
-        }
+        for (const Convolution& candidate : candidates) search.consider([&] { return candidate; });
+        if (is_new) convolution::try_all(search, handle, shapes);
         candidates = search.fastest();
-        if (is_new && !candidates.empty()) ++wins[candidates.front().name];
     }
-    return candidates.empty() ? cudaErrorNotSupported : candidates.front().run(x, w, y);
+    return candidates.empty() ? cudaErrorNotSupported : candidates.front()(x, w, y);
 }
 
 }  // namespace msbench

@@ -59,22 +59,11 @@ __device__ inline unsigned sorted(unsigned key, unsigned* even, unsigned* odd) {
     return key;
 }
 
-// Where keys go: Put has `put(key, index, place)` and kIndices, whether it looks at the index of x, which at most kAllPairs own keys know.
-template <class Keys, class Element>
-struct PutSorted {
-    static constexpr bool kIndices = false;
-    Element* y;
-    __device__ void put(unsigned key, int, int place) const { y[place] = Keys::element(key); }
-};
-
-constexpr int kAllPairs = 128;  // own keys up to which comparing all pairs puts them in order: fewer barriers than sorting
-
-template <class Keys, int kOwn, class Element, class Put>
-__global__ void __launch_bounds__(kThreads, 1) rank_by_search(const Element* x, Put to, int n) {
-    constexpr int kLevels = levels_of(kOwn), kBatch = kOwn >= 64 ? 8 : 4;
-    static_assert(!Put::kIndices || kOwn <= kAllPairs);
+template <class Keys, int kOwn, class Element>
+__global__ void __launch_bounds__(kThreads, 1) rank_by_search(const Element* x, Element* y, int n) {
+    constexpr int kLevels = levels_of(kOwn), kBatch = kOwn >= 64 ? 8 : 4, kAllPairs = 128;
     __shared__ alignas(16) unsigned own[kOwn], tree[kOwn];
-    __shared__ unsigned count[kOwn + 1], place[kOwn], origin[Put::kIndices ? kOwn : 1];
+    __shared__ unsigned count[kOwn + 1], place[kOwn];
     const int t = threadIdx.x, first = blockIdx.x * kOwn;
     Element raw[kBatch] = {};
     const auto index_of = [&](int from, int i) { return from + i * kThreads + t; };
@@ -93,7 +82,7 @@ __global__ void __launch_bounds__(kThreads, 1) rank_by_search(const Element* x, 
 
     unsigned key = own[t % kOwn];
     int rank = t;
-    if constexpr (kOwn <= kAllPairs) {
+    if constexpr (kOwn <= kAllPairs) {  // fewer barriers than sorting
         constexpr int kEach = kOwn * kOwn / kThreads;
         const int with = t / kOwn * kEach;
         unsigned before = 0;
@@ -105,10 +94,7 @@ __global__ void __launch_bounds__(kThreads, 1) rank_by_search(const Element* x, 
     } else {
         key = sorted<kOwn>(key, own, tree);
     }
-    if (t < kOwn) {
-        tree[node_of<kOwn>(rank)] = key;
-        if constexpr (Put::kIndices) origin[rank] = first + t;
-    }
+    if (t < kOwn) tree[node_of<kOwn>(rank)] = key;
     __syncthreads();
 
     const char* const nodes = reinterpret_cast<const char*>(tree);
@@ -142,7 +128,7 @@ __global__ void __launch_bounds__(kThreads, 1) rank_by_search(const Element* x, 
     } else {
         through = block_scan(mine).before + mine;
     }
-    if (t < kOwn && first + t < n) to.put(tree[node_of<kOwn>(t)], Put::kIndices ? int(origin[t]) : 0, int(t + through));
+    if (t < kOwn && first + t < n) y[t + through] = Keys::element(tree[node_of<kOwn>(t)]);
 }
 
 }  // namespace search
@@ -155,9 +141,7 @@ cudaError_t sort_by_search(const Element* x, Element* y, int n, cudaStream_t str
     if constexpr (kOwn * search::kBlocks < kMost) {
         if (n > kOwn * search::kBlocks) return sort_by_search<Keys, kMost, 2 * kOwn>(x, y, n, stream);
     }
-    using Put = search::PutSorted<Keys, Element>;
-    const auto kernel = search::rank_by_search<Keys, kOwn, Element, Put>;
-    return Launch(unsigned(ceil_div(n, kOwn)), search::kThreads, stream)(kernel, x, Put{y}, n);
+    return Launch(unsigned(ceil_div(n, kOwn)), search::kThreads, stream)(search::rank_by_search<Keys, kOwn, Element>, x, y, n);
 }
 
 }  // namespace msbench

@@ -1,14 +1,13 @@
 // B = Aᵀ for a row-major M × N matrix, every bit of it.
 //
-// Bound: two matrices' bytes, one launch. A tile has 256 bytes of a row on both sides, since memory moves shorter runs at a lower rate; up to
-// 32 MiB 128 of the row that is read, so that there are more tiles. A thread reads a block of kPacket × kPacket in 16-byte loads, all of
-// them before the first use, and transposes it in its registers (fp32: a renaming; bf16: one byte permutation a word); shared memory then
-// only changes which thread stores which packet. Neighbouring blocks write along the same rows.
+// Bound: two matrices' bytes, one launch. A tile has 256 bytes of a row on both sides, since memory moves shorter runs at a lower rate.
+// A thread reads a block of kPacket × kPacket in 16-byte loads, all of them before the first use, and transposes it in its registers
+// (fp32: a renaming; bf16: one byte permutation a word); shared memory then only changes which thread stores which packet. Small
+// matrices have tiles of 128 bytes, so that there are some for every multiprocessor. Neighbouring blocks write along the same rows.
 //
 // Measured (H200, 2026-11-23) at 32768 x 16384: 1041 us in fp32 and 520 in bf16, of 1004 and 502 for a copy. Lost there: tiles of 128
 // bytes (1130, 568), neighbours along the rows that are read (bf16 544), strips of tiles (1158 in fp32), plain stores (1101 in fp32),
-// streaming loads (1059, 531). Smaller matrices are faster with plain stores (H200, 2026-11-26; streaming ones behind, which had square tiles):
-// bf16 2048² 8.4 8.7, 4096x2048 11.8 11.9, 4096² 19.2 19.5; fp32 4096² 34.5 34.8, 8192x4096 66.2 67.0.
+// streaming loads (1059, 531).
 //
 // Rows that don't begin on 16 bytes go through a tile in shared memory element by element. With tiles of 64, and loads that had a condition
 // each, 1003 x 777 took 12.3 us, of 8.2 for cuBLAS; with tiles of 32 for few and loads at once 7 by reasoning, not yet measured.
@@ -18,19 +17,20 @@
 namespace {
 
 constexpr int kPacket = 16 / sizeof(scalar_t);
-constexpr int64_t kFewBytes = 32 << 20, kManyBytes = 256 << 20;  // of a matrix; up to the first tiles are small, beyond the second B leaves L2 first
-constexpr int64_t kFewTiles = 4 * 132;                           // of elements: below, tiles are small
+constexpr int kWide = 16, kNarrow = 8;  // packets of a tile's row
+constexpr int64_t kFewTiles = 4 * 132;  // below, tiles are small
 constexpr int kTileThreads = 256;
 
 using Packet = msbench::Group<scalar_t, kPacket>;
 
-// A block has a tile of kAcross packets of rows that are read, and kDown packets of rows that are written. kOnce: see msbench_packets.cuh.
-template <int kAcross, int kDown, bool kOnce>
-__global__ void __launch_bounds__(kAcross* kDown) transpose_packets(const scalar_t* A, scalar_t* B, int64_t M, int64_t N) {
-    constexpr int kRows = kDown * kPacket, kColumns = kAcross * kPacket;
-    __shared__ Packet tile[kColumns][kDown];  // of B
-    const int x = threadIdx.x % kAcross, y = threadIdx.x / kAcross;
-    const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows, column = static_cast<int64_t>(blockIdx.y) * kColumns;
+// A block has kSide × kSide threads, and a tile of kSide·kPacket rows and columns.
+template <int kSide>
+__global__ void __launch_bounds__(kSide* kSide)
+    transpose_packets(const scalar_t* A, scalar_t* B, int64_t M, int64_t N) {
+    constexpr int kRows = kSide * kPacket;
+    __shared__ Packet tile[kRows][kSide];  // of B
+    const int x = threadIdx.x % kSide, y = threadIdx.x / kSide;
+    const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows, column = static_cast<int64_t>(blockIdx.y) * kRows;
 
     Packet in[kPacket];
     if (row + y * kPacket < M && column + x * kPacket < N) {
@@ -47,15 +47,12 @@ __global__ void __launch_bounds__(kAcross* kDown) transpose_packets(const scalar
         msbench::store_group(&tile[x * kPacket + j][y ^ (x % 8)].lane[0], 0, out);
     }
     __syncthreads();
-    const int to = threadIdx.x % kDown;
-    if (row + to * kPacket >= M) return;
+    if (row + x * kPacket >= M) return;
 #pragma unroll
-    for (int j = threadIdx.x / kDown; j < kColumns; j += kAcross) {
+    for (int j = y; j < kRows; j += kSide) {
         if (column + j >= N) break;
-        const Packet out = tile[j][to ^ (j / kPacket % 8)];
-        scalar_t* const place = B + (column + j) * M + row + to * kPacket;
-        if constexpr (kOnce) msbench::store_group_once(place, 0, out);
-        else msbench::store_group(place, 0, out);
+        const Packet out = tile[j][x ^ (j / kPacket % 8)];
+        msbench::store_group_once(B + (column + j) * M + row + x * kPacket, 0, out);
     }
 }
 
@@ -83,32 +80,27 @@ __global__ void __launch_bounds__(kTileThreads) transpose_elements(const scalar_
     }
 }
 
-dim3 tiles(int64_t M, int64_t N, int64_t rows, int64_t columns) {
-    return dim3(static_cast<unsigned>(msbench::ceil_div(M, rows)), static_cast<unsigned>(msbench::ceil_div(N, columns)));
-}
-
-template <int kAcross, int kDown, bool kOnce>
-cudaError_t by_packets(const scalar_t* A, scalar_t* B, int64_t M, int64_t N, cudaStream_t stream) {
-    const dim3 blocks = tiles(M, N, kDown * kPacket, kAcross * kPacket);
-    transpose_packets<kAcross, kDown, kOnce><<<blocks, kAcross * kDown, 0, stream>>>(A, B, M, N);
-    return cudaGetLastError();
+dim3 tiles(int64_t M, int64_t N, int64_t size) {
+    return dim3(static_cast<unsigned>(msbench::ceil_div(M, size)), static_cast<unsigned>(msbench::ceil_div(N, size)));
 }
 
 }  // namespace
 
 extern "C" cudaError_t matrix_transpose(const scalar_t* A, scalar_t* B, int64_t M, int64_t N, void*, size_t,
                                         cudaStream_t stream) {
-    const int64_t bytes = M * N * sizeof(scalar_t);
-    if (M % kPacket == 0 && N % kPacket == 0 && msbench::packets_allowed(A, B)) {
-        if (bytes <= kFewBytes) return by_packets<8, 16, false>(A, B, M, N, stream);
-        if (bytes <= kManyBytes) return by_packets<16, 16, false>(A, B, M, N, stream);
-        return by_packets<16, 16, true>(A, B, M, N, stream);
-    }
-    const dim3 large = tiles(M, N, 64, 64);
-    if (static_cast<int64_t>(large.x) * large.y < kFewTiles) {
-        transpose_elements<32><<<tiles(M, N, 32, 32), kTileThreads, 0, stream>>>(A, B, M, N);
+    const bool packets = M % kPacket == 0 && N % kPacket == 0 && msbench::packets_allowed(A, B);
+    const dim3 wide = tiles(M, N, kWide * kPacket), narrow = tiles(M, N, kNarrow * kPacket);
+    if (!packets) {
+        const dim3 large = tiles(M, N, 64);
+        if (static_cast<int64_t>(large.x) * large.y < kFewTiles) {
+            transpose_elements<32><<<tiles(M, N, 32), kTileThreads, 0, stream>>>(A, B, M, N);
+        } else {
+            transpose_elements<64><<<large, kTileThreads, 0, stream>>>(A, B, M, N);
+        }
+    } else if (static_cast<int64_t>(wide.x) * wide.y < kFewTiles) {
+        transpose_packets<kNarrow><<<narrow, kNarrow * kNarrow, 0, stream>>>(A, B, M, N);
     } else {
-        transpose_elements<64><<<large, kTileThreads, 0, stream>>>(A, B, M, N);
+        transpose_packets<kWide><<<wide, kWide * kWide, 0, stream>>>(A, B, M, N);
     }
     return cudaGetLastError();
 }

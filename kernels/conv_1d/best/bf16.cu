@@ -1,5 +1,5 @@
 // conv_1d in bf16 on tensor cores: the signal as a matrix of overlapping rows times a banded matrix of taps (msbench_toeplitz.cuh). Few
-// outputs by FFMA (msbench_short_signal.cuh; short filters: msbench_lane_signal.cuh).
+// outputs by FFMA (msbench_short_signal.cuh).
 //
 // Idea: a warp has a contiguous tile of 1024 outputs to itself, no block barrier after the filter. Tiles come by cp.async, one ahead; outputs leave
 // through the place of their samples, in 16-byte packets. Outputs that are not finite are computed again by the definition. Some
@@ -8,7 +8,6 @@
 // Bound (N = 2^25, K = 128): bytes, 31 us; MMA 16 us.
 // Measured for this design (H200, 2026-11-23), us cold: 37.8 there (K = 1: 35.8, 256: 50.5). Lost: LDS of pairs instead of ldmatrix (41, 256: 62); 8-byte
 // stores (K = 1: 40); tiles of 2048 (44); the plan for long signals, with tiles of 256, for some outputs (0.6 to 1 us longer at 2^18).
-#include "msbench_lane_signal.cuh"
 #include "msbench_launch.cuh"
 #include "msbench_short_signal.cuh"
 #include "msbench_toeplitz.cuh"
@@ -209,7 +208,6 @@ cudaError_t launch(Kernel kernel, const scalar_t* x, const scalar_t* w, scalar_t
 extern "C" cudaError_t conv_1d(const scalar_t* x, const scalar_t* w, scalar_t* y, int64_t N, int64_t K, void*, size_t,
                                cudaStream_t stream) {
     const int64_t outputs = N - K + 1;
-    if (suits_lanes(x, w, N, K)) return correlate_by_lanes(x, w, y, N, K, stream);
     if (outputs <= kFew) return correlate_short_signal(x, w, y, N, K, stream);
     if (outputs <= kSome) return launch<Some>(conv_some, x, w, y, int(N), int(K), stream);
     return launch<Long>(conv_long, x, w, y, int(N), int(K), stream);

@@ -1,5 +1,5 @@
 // conv_1d in fp32 on tensor cores: two fp16 parts, scaled for each tile (msbench_tile_split.cuh), times a banded matrix of taps
-// (msbench_toeplitz.cuh). Few outputs by FFMA (msbench_short_signal.cuh; short filters: msbench_lane_signal.cuh).
+// (msbench_toeplitz.cuh). Few outputs by FFMA (msbench_short_signal.cuh).
 //
 // Idea: a warp has a contiguous tile to itself: its largest sample by redux, no block barrier after the filter. Long signals: the next
 // tiles come by bulk copies while one is multiplied, and outputs leave by one, through the place of the split samples. Some outputs,
@@ -13,7 +13,6 @@
 // Some outputs: bulk copies take 0.3 us more.
 #include "msbench_async.cuh"
 #include "msbench_bulk_store.cuh"
-#include "msbench_lane_signal.cuh"
 #include "msbench_launch.cuh"
 #include "msbench_short_signal.cuh"
 #include "msbench_tile_split.cuh"
@@ -256,7 +255,6 @@ cudaError_t launch(const float* x, const float* w, float* y, int N, int K, cudaS
 extern "C" cudaError_t conv_1d(const scalar_t* x, const scalar_t* w, scalar_t* y, int64_t N, int64_t K, void*, size_t,
                                cudaStream_t stream) {
     const int64_t outputs = N - K + 1;
-    if (suits_lanes(x, w, N, K)) return correlate_by_lanes(x, w, y, N, K, stream);
     if (outputs <= kFew || (K <= kShortFilter && outputs <= kFewForShort)) return correlate_short_signal(x, w, y, N, K, stream);
     if (outputs <= kSome) return launch<1>(x, w, y, int(N), int(K), stream);
     return launch<kLongSteps>(x, w, y, int(N), int(K), stream);
