@@ -7,10 +7,13 @@ from collections.abc import Iterable
 
 
 def without_place(words: Iterable[str]) -> list[str]:
-    """The words without ``--db``, ``--markdown``, ``--prompts`` and their values: where results and prompts lay is nobody else's business."""
+    """The words without ``--db``, ``--markdown``, ``--prompts`` and their values: where results and prompts lay is nobody else's business.
+
+    Nor is a ``--folder`` from the root, which somebody else has elsewhere.
+    """
     for option in ("--db", "--markdown", "--prompts"):
         words = _without(option, words)
-    return list(words)
+    return list(_without("--folder", words, "/"))
 
 
 def typed(command: str) -> str:
@@ -43,11 +46,13 @@ def _shortened(option: str, command: str) -> str:
         return command
 
 
-def _without(option: str, words: Iterable[str]) -> list[str]:
+def _without(option: str, words: Iterable[str], beginning: str = "") -> list[str]:
+    """Without an option and its value, where that begins so."""
     kept, left = [], iter(words)
     for word in left:
         if word == option:
-            next(left, None)
-        elif not word.startswith(f"{option}="):
+            value = next(left, "")
+            kept += [] if value.startswith(beginning) else [word, value]
+        elif not word.startswith(f"{option}={beginning}"):
             kept.append(word)
     return kept

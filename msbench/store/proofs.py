@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlmodel import col, select
 
+from msbench.commands import typed
 from msbench.model import Device, Study, Trial
 from msbench.store import convert
 from msbench.store.store import Store
@@ -52,7 +53,7 @@ class Proof:
     def commands(self) -> tuple[str, ...]:
         """What a person types to repeat it, each command once, the first part's first."""
         by_age = sorted(self.trials, key=lambda trial: trial.created_at)
-        return tuple(dict.fromkeys(trial.command for trial in by_age))
+        return tuple(dict.fromkeys(typed(trial.command) for trial in by_age))
 
 
 def proofs(store: Store, study: Study) -> list[Proof]:
