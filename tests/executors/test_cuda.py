@@ -308,6 +308,38 @@ def test_counters_come_from_a_process_of_their_own(
     assert forking.source == "ncu"  # it could not, and went on
 
 
+def test_accesses_are_watched_in_a_process_of_their_own(executor: CudaExecutor, tmp_path: Path) -> None:
+    sanitizer, says = tmp_path / "fake_sanitizer", tmp_path / "says"
+    sanitizer.write_text(
+        f"#!{sys.executable}\nimport subprocess, sys\n"
+        f"argv = sys.argv[sys.argv.index({sys.executable!r}):]\n"
+        f"open({str(tmp_path / 'job')!r}, 'w').write(open(argv[-1]).read())\n"
+        f"code = subprocess.run(argv).returncode\nprint(open({str(says)!r}).read())\nsys.exit(code)\n"
+    )
+    sanitizer.chmod(0o755)
+    executor.toolchain = dataclasses.replace(executor.toolchain, sanitizer=sanitizer)
+    built = executor.build(OPERATOR, candidate())
+
+    says.write_text("========= ERROR SUMMARY: 0 errors")
+    results = executor.sanitize(OPERATOR, Precision.FP32, [scale(), scale(spin_us=1.0)], built, 0)
+    assert [result.passed for result in results] == [True] * 4
+    jobs = json.loads((tmp_path / "job").read_text())["jobs"]
+    assert all(job["bytes"] == [4000, 4000] for job in jobs)
+    aligned, misaligned = (job["sets"][0]["offsets"] for job in jobs[:2])
+    assert all(offset % 16 == 0 for offset in aligned) and any(offset % 16 for offset in misaligned)
+
+    says.write_text("========= Invalid __global__ read of size 4 bytes\n=========     at scale")
+    good, bad = executor.sanitize(OPERATOR, Precision.FP32, [scale()], built, 0)
+    assert good.passed and bad.failure is not None and bad.failure.fault is Fault.OUT_OF_BOUNDS
+    assert bad.failure.message == (
+        f"Case {scale().id} (sanitized, misaligned): compute-sanitizer: Invalid __global__ read of size 4 bytes, at scale."
+    )
+
+    says.write_text("")
+    with pytest.raises(ExecutorError, match="no verdict on memory accesses: compute-sanitizer ended with code 3"):
+        executor.sanitize(OPERATOR, Precision.FP32, [scale(**mode("returns"))], built, 0)
+
+
 def count_processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The ids of the processes that are started from now on."""
     opened: list[int] = []
