@@ -118,6 +118,8 @@ def test_a_survey_tells_rejected_mutants_from_those_that_passed_or_broke(own: Op
     assert len(right.survived) == 3 and not right.good
     assert list(crash.failures) == ["N=3"] and not crash.good
     assert broken.failures["build"].fault is Fault.COMPILE and not broken.good
+    (alone,) = look(own, Precision.FP32, {broken.mutant: []})
+    assert alone.failures["build"].fault is Fault.COMPILE and not alone.good
     in_bf16 = look(own, Precision.BF16, wanted)
     assert [verdict.mutant.name for verdict in in_bf16] == ["zeros", "stale output", "crash", "no kernel"]
 

@@ -24,7 +24,7 @@ from msbench.spec import Case, Operator, Precision
 
 _BY_VALUE = (Fault.MISMATCH, Fault.UNWRITTEN)
 _BY_CHECK = (*_BY_VALUE, Fault.OUT_OF_BOUNDS, Fault.INPUT_CHANGED)
-_AHEAD = 2  # tasks whose mutants are built while those of the one before are checked
+_BEGUN = 2  # surveys: the one whose mutants are checked, and the next one
 _BY_END = (Fault.LAUNCH, Fault.CRASH)  # what a processor makes of an address that is not aligned
 
 
@@ -102,7 +102,7 @@ def surveys(
         begun: deque[tuple[Survey, list[_Subject]]] = deque()
         try:
             while left or begun:
-                while left and len(begun) < _AHEAD:
+                while left and len(begun) < _BEGUN:
                     begun.append((left[0], _begin(executor, left.popleft(), building)))
                 one, subjects = begun.popleft()
                 if one.op.name in compiled:
@@ -147,6 +147,9 @@ def _check(
                         subject.try_on(check)
             if progress:
                 progress.advanced(done, len(cases), case.id)
+        for subject in subjects:  # also of those that are tried on no case here
+            if failure := subject.building.result().failure:
+                subject.verdict.failures["build"] = failure
         return [subject.verdict for subject in subjects]
 
 
@@ -164,7 +167,6 @@ class _Subject:
     def try_on(self, check: CaseCheck) -> None:
         built = self.building.result()
         if built.failure:
-            self.verdict.failures["build"] = built.failure
             return
         try:
             if self.runner is None:
