@@ -29,13 +29,20 @@ __device__ inline bool combine_rows(int row, float& product) {
 }
 
 // Adds lanes' products to `sums`, in shared memory. Additions of floats there are tries, repeated until nobody came between: a row that most
-// lanes have at once would make them wait for each other, so lanes whose first try failed add up by row before they go on.
+// lanes have at once would make them wait for each other, so lanes whose first kTries failed add up by row before they go on.
+template <int kTries = 1>
 __device__ inline void add_to_shared(float* sums, int row, float product) {
     bool left = row >= 0;
     if (left) {
         int* const at = reinterpret_cast<int*>(sums + row);
-        const int before = *static_cast<volatile int*>(at);
-        left = atomicCAS(at, before, __float_as_int(__int_as_float(before) + product)) != before;
+        int seen = *static_cast<volatile int*>(at);
+#pragma unroll
+        for (int i = 0; i < kTries; ++i) {
+            if (!left) break;
+            const int before = seen;
+            seen = atomicCAS(at, before, __float_as_int(__int_as_float(before) + product));
+            left = seen != before;
+        }
     }
     if (!__any_sync(~0u, left)) return;
     if (!left) row = -1;

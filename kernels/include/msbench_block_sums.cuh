@@ -3,8 +3,9 @@
 // global memory that are zero between calls. Nothing has to be cleared first.
 //
 // Additions of floats in shared memory are tries, repeated until nobody came between. A row that most warps have at once would make them
-// wait for each other (H100: 71 us), so lanes whose first try failed add up by row before they go on. To do that before the first try is no
-// good: __match_any_sync takes as long as a warp has different rows, together 4.7 of 24.4 us for 671,088 products.
+// wait for each other (H100: 71 us), so lanes whose first tries failed add up by row before they go on. To do that before the first try is no
+// good: __match_any_sync takes as long as a warp has different rows, together 4.7 of 24.4 us for 671,088 products. More tries and more copies
+// of all sums are better where rows are even and few, but lose on full rows.
 //
 // Measured (H100, November 2026, own program, us; 8192, 16384, 32768 rows, and 32768 skewed): added in memory 12.1, 14.5, 18.7, 19.6;
 // stored 12.4, 15.1, 20.7, 22.8. At 2048 and 4096 rows storing is 0.3 us faster. Lost: sums of a cluster's blocks added up in their shared
@@ -32,7 +33,7 @@ static __device__ float4 sums_in_memory[32768 / 4];
 
 struct BlockSums {
     static constexpr int kThreads = 1024, kWarps = kThreads / 32;
-    static constexpr int kMostRows = 32768, kMostStored = 4096, kMostBlocks = 128, kMostCopies = 2;
+    static constexpr int kMostRows = 32768, kMostStored = 4096, kMostBlocks = 128;
     static constexpr int kPlaces = 24576;   // copies of all sums in shared memory, if there is more than one
     static constexpr int kMostBits = 5;     // a block adds up 2^bits quads of rows at a time
     static constexpr int kLeastWork = 128;  // entries, or rows, that are worth a block
@@ -45,9 +46,9 @@ struct BlockSums {
     static size_t bytes(int64_t rows) { return stored(rows) ? kMostBlocks * ceil_div(rows, 4) * sizeof(float4) : 0; }
 
     // `workspace`: bytes(rows), aligned to 16 bytes. `most`: blocks that can run at once.
-    BlockSums(void* workspace, int64_t all_rows, int64_t entries, int most = multiprocessors())
+    BlockSums(void* workspace, int64_t all_rows, int64_t entries, int most = multiprocessors(), int most_copies = 2)
         : partial(static_cast<float4*>(workspace)), rows(int(all_rows)), quads(int(ceil_div(all_rows, 4))), bits(0) {
-        copies = std::clamp(kPlaces / (4 * quads), 1, kMostCopies);
+        copies = std::clamp(kPlaces / (4 * quads), 1, most_copies);
         const int64_t worth = ceil_div(std::max(entries, all_rows), kLeastWork);
         blocks = unsigned(std::min<int64_t>({worth, kMostBlocks, most}));
         while (bits < kMostBits && int64_t(blocks) << bits < quads) ++bits;
@@ -67,8 +68,11 @@ struct BlockSums {
     }
     // Where this warp adds.
     __device__ float* own(float* shared) const { return shared + int(threadIdx.x) / 32 % copies * quads * 4; }
-    // Called by whole warps; lanes with a row below 0 have nothing.
-    __device__ static void add(float* own, int row, float product) { add_to_shared(own, row, product); }
+    // Called by whole warps; lanes with a row below 0 have nothing. kTries: of an addition, before lanes add up by row.
+    template <int kTries = 1>
+    __device__ static void add(float* own, int row, float product) {
+        add_to_shared<kTries>(own, row, product);
+    }
     // By all threads of the grid, as early as they can: what will be added to is fetched from memory, and a part of `y` [rows], which will be
     // written, so that its address has been translated.
     template <typename T>

@@ -31,6 +31,12 @@ struct CscMatrix {
     int rows, cols, total;
 };
 
+struct EllMatrix {
+    const scalar_t* values;
+    const int32_t* columns;
+    int rows, cols, width, total;
+};
+
 constexpr int kColumnBits = 18;  // of 32; the others are a row's number in its bin, of at most 256
 constexpr unsigned kColumnMask = (1u << kColumnBits) - 1;
 
@@ -38,7 +44,7 @@ struct EntryBins {
     uint2* items;            // [tiles][tile]: row in the bin and column, and value
     unsigned short* starts;  // [tiles][bins + 1]: where a bin begins in a tile
     int tile, tiles, bins, shift;  // a bin has 2^shift rows
-    int chunk_shift, pad;          // columns of a chunk; rows of each
+    int chunk, pad;                // columns of a chunk; rows of each
 
     static int tile_of(int64_t total) { return total <= 1 << 17 ? 512 : total <= 1 << 20 ? 4096 : 16384; }
     static size_t bytes(int64_t rows, int64_t total, int shift) {
@@ -46,13 +52,13 @@ struct EntryBins {
         return tiles * (tile * sizeof(uint2) + (((rows - 1) >> shift) + 2) * sizeof(short)) + 256;
     }
     // `rows`: of all chunks together.
-    EntryBins(void* workspace, int64_t rows, int64_t total, int shift, int chunk_shift = kColumnBits, int pad = 0)
+    EntryBins(void* workspace, int64_t rows, int64_t total, int shift, int chunk = 1 << kColumnBits, int pad = 0)
         : items(static_cast<uint2*>(workspace)),
           tile(tile_of(total)),
           tiles(int(ceil_div(total, tile))),
           bins(int((rows - 1) >> shift) + 1),
           shift(shift),
-          chunk_shift(chunk_shift),
+          chunk(chunk),
           pad(pad) {
         starts = reinterpret_cast<unsigned short*>(items + int64_t(tiles) * tile);
     }
@@ -85,7 +91,7 @@ __device__ inline void place_bins(int* counts, int bins, unsigned short* starts)
 template <typename Matrix, int kThreads, int kEach, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     bin_tiles(const __grid_constant__ Matrix A, const __grid_constant__ EntryBins bins) {
-    constexpr bool kCsc = std::is_same_v<Matrix, CscMatrix>;
+    constexpr bool kCsc = std::is_same_v<Matrix, CscMatrix>, kEll = std::is_same_v<Matrix, EllMatrix>;
     constexpr int kTile = kThreads * kEach, kNear = 8;
     extern __shared__ __align__(16) char memory[];
     uint2* const items = reinterpret_cast<uint2*>(memory);
@@ -100,8 +106,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     for (int i = 0; i < kEach; ++i) {
         const int at = first + i * 32;
         if (at >= end) continue;
-        place[i] = load_once(A.row_indices + at);
-        if constexpr (!kCsc) key[i] = load_once(A.col_indices + at);
+        if constexpr (kEll) key[i] = load_once(A.columns + at), place[i] = at / A.width;
+        else place[i] = load_once(A.row_indices + at);
+        if constexpr (!kCsc && !kEll) key[i] = load_once(A.col_indices + at);
         value[i] = to_float(load_once(A.values + at));
     }
     for (int i = tid; 4 * i < bins.bins; i += kThreads) reinterpret_cast<int4*>(counts)[i] = make_int4(0, 0, 0, 0);
@@ -123,14 +130,16 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
         if (first + i * 32 >= end) continue;
-        const unsigned row = place[i] + (key[i] >> bins.chunk_shift) * bins.pad, bin = row >> bins.shift;
-        key[i] = (key[i] & ((1u << bins.chunk_shift) - 1)) | (row & ((1u << bins.shift) - 1)) << kColumnBits;
+        if (kEll && int(key[i]) < 0) continue;  // padding
+        const unsigned chunk = bins.pad > 0 ? key[i] / unsigned(bins.chunk) : 0, row = place[i] + chunk * bins.pad, bin = row >> bins.shift;
+        key[i] = (key[i] - chunk * bins.chunk) | (row & ((1u << bins.shift) - 1)) << kColumnBits;
         place[i] = bin << 16 | atomicAdd(&counts[bin], 1);
     }
     __syncthreads();
     place_bins<kThreads>(counts, bins.bins, bins.starts + int64_t(blockIdx.x) * (bins.bins + 1));
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
+        if (kEll && int(key[i]) < 0) continue;
         if (first + i * 32 < end) items[counts[place[i] >> 16] + (place[i] & 0xffff)] = make_uint2(key[i], __float_as_uint(value[i]));
     }
     __syncthreads();

@@ -14,10 +14,11 @@ constexpr int kSortThreads = 256;
 // A window's keys, from the pattern of all rows down to pattern 1, each pattern's from a multiple of four on; what that leaves empty repeats a key
 // of the pattern. Keys that no row counts are left out.
 template <int kWindow>
-struct List {
+struct alignas(16) List {
     static_assert(kWindow % 32 == 0 && kWindow <= 256, "a key is a byte");
     unsigned short counts[kPatterns];
-    alignas(4) unsigned char keys[kWindow + 3 * kPatterns];
+    unsigned counted[kRows][kWindow / 32];  // by each row, a bit a key
+    unsigned char keys[kWindow + 3 * kPatterns];
 };
 
 // How many lists there are for S rows of a batch: [row / kRows][key / kWindow].
@@ -26,8 +27,8 @@ int64_t lists_of(int64_t S) {
     return ceil_div(S, kRows) * ceil_div(S, kWindow);
 }
 
-// A warp a list. An entry counts if its key is not behind its row and mask[b][row][key] is not above 0.5. Lists of windows that lie behind all of
-// their rows are not written.
+// A warp a list. An entry counts if its key is not behind its row and mask[b][row][key] is not above 0.5. After a ballot a row and 32 keys all lanes
+// know any pattern's keys; where patterns begin is a scan over as many lanes. Lists of windows that lie behind all of their rows are not written.
 template <int kWindow>
 __global__ void __launch_bounds__(kSortThreads) sort_keys(const float* mask, List<kWindow>* lists, int S, int count) {
     constexpr int kWords = kWindow / 32;
@@ -55,19 +56,47 @@ __global__ void __launch_bounds__(kSortThreads) sort_keys(const float* mask, Lis
         }
     }
     List<kWindow>& list = lists[index];
-    int start = 0;
-    for (int p = kPatterns - 1; p > 0; --p) {
-        int end = start, any = 0;
+    unsigned rows[kWords][kRows];
 #pragma unroll
-        for (int w = 0; w < kWords; ++w) {
-            const unsigned found = __ballot_sync(0xffffffffu, pattern[w] == p);
-            if (pattern[w] == p) list.keys[end + __popc(found & ((1u << lane) - 1))] = static_cast<unsigned char>(w * 32 + lane);
-            end += __popc(found);
-            if (found) any = w * 32 + __ffs(found) - 1;
+    for (int w = 0; w < kWords; ++w) {
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+            rows[w][r] = __ballot_sync(0xffffffffu, pattern[w] >> r & 1);
+            if (lane == 0) list.counted[r][w] = rows[w][r];
         }
-        if (lane == 0) list.counts[p] = static_cast<unsigned short>(end - start);
-        start = (end + 3) / 4 * 4;
-        if (end + lane < start) list.keys[end + lane] = static_cast<unsigned char>(any);
+    }
+    const auto of_pattern = [&](int w, int p) {
+        unsigned all = 0xffffffffu;
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) all &= p >> r & 1 ? rows[w][r] : ~rows[w][r];
+        return all;
+    };
+    // A lane keeps count of the pattern of its number.
+    const int own = lane % kPatterns;
+    int count_of_own = 0, any = 0;
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+        const unsigned found = of_pattern(w, own);
+        count_of_own += __popc(found);
+        if (found) any = w * 32 + __ffs(found) - 1;
+    }
+    const int room = lane > 0 && lane < kPatterns ? (count_of_own + 3) / 4 * 4 : 0;
+    int end = room;
+#pragma unroll
+    for (int step = 1; step < kPatterns; step *= 2) {
+        const int before = __shfl_down_sync(0xffffffffu, end, step);
+        if (lane + step < kPatterns) end += before;
+    }
+    int next = end - room;
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+        const int at = __shfl_sync(0xffffffffu, next, pattern[w]) + __popc(of_pattern(w, pattern[w]) & ((1u << lane) - 1));
+        if (pattern[w]) list.keys[at] = static_cast<unsigned char>(w * 32 + lane);
+        next += __popc(of_pattern(w, own));
+    }
+    if (lane > 0 && lane < kPatterns) {
+        list.counts[lane] = static_cast<unsigned short>(count_of_own);
+        for (; next < end; ++next) list.keys[next] = static_cast<unsigned char>(any);
     }
 }
 

@@ -91,19 +91,15 @@ __device__ __forceinline__ float largest_scores(float query, int r, const View<k
     return top;
 }
 
-// The same of one lane's channel, whose query all lanes have: 32 keys at a time.
+// The same of one lane's channel, whose query all lanes have: a key a lane, all of them under way at once.
 template <int kWindow>
 __device__ __forceinline__ float largest_score(float query, int of_lane, int r, const View<kWindow>& view) {
+    const int lane = threadIdx.x % 32;
     float top = -INFINITY;
-    const unsigned char* keys = view.list->keys;
-#pragma unroll 1
-    for (int pattern = kPatterns - 1; pattern > 0; --pattern) {
-        const int count = view.list->counts[pattern];
-        if (pattern >> r & 1) {
-#pragma unroll 1
-            for (int n = threadIdx.x % 32; n < count; n += 32) top = fmaxf(top, query * view.key(keys[n], of_lane));
-        }
-        keys += (count + 3) / 4 * 4;
+#pragma unroll
+    for (int w = 0; w < kWindow / 32; ++w) {
+        const float score = query * view.key(w * 32 + lane, of_lane);
+        if (view.list->counted[r][w] >> lane & 1) top = fmaxf(top, score);
     }
     return warp_reduce(top, Max());
 }

@@ -59,11 +59,22 @@ __device__ inline unsigned sorted(unsigned key, unsigned* even, unsigned* odd) {
     return key;
 }
 
-template <class Keys, int kOwn, class Element>
-__global__ void __launch_bounds__(kThreads, 1) rank_by_search(const Element* x, Element* y, int n) {
-    constexpr int kLevels = levels_of(kOwn), kBatch = kOwn >= 64 ? 8 : 4, kAllPairs = 128;
+// Where keys go: Put has `put(key, index, place)` and kIndices, whether it looks at the index of x, which at most kAllPairs own keys know.
+template <class Keys, class Element>
+struct PutSorted {
+    static constexpr bool kIndices = false;
+    Element* y;
+    __device__ void put(unsigned key, int, int place) const { y[place] = Keys::element(key); }
+};
+
+constexpr int kAllPairs = 128;  // own keys up to which comparing all pairs puts them in order: fewer barriers than sorting
+
+template <class Keys, int kOwn, class Element, class Put>
+__global__ void __launch_bounds__(kThreads, 1) rank_by_search(const Element* x, Put to, int n) {
+    constexpr int kLevels = levels_of(kOwn), kBatch = kOwn >= 64 ? 8 : 4;
+    static_assert(!Put::kIndices || kOwn <= kAllPairs);
     __shared__ alignas(16) unsigned own[kOwn], tree[kOwn];
-    __shared__ unsigned count[kOwn + 1], place[kOwn];
+    __shared__ unsigned count[kOwn + 1], place[kOwn], origin[Put::kIndices ? kOwn : 1];
     const int t = threadIdx.x, first = blockIdx.x * kOwn;
     Element raw[kBatch] = {};
     const auto index_of = [&](int from, int i) { return from + i * kThreads + t; };
@@ -82,7 +93,7 @@ __global__ void __launch_bounds__(kThreads, 1) rank_by_search(const Element* x, 
 
     unsigned key = own[t % kOwn];
     int rank = t;
-    if constexpr (kOwn <= kAllPairs) {  // fewer barriers than sorting
+    if constexpr (kOwn <= kAllPairs) {
         constexpr int kEach = kOwn * kOwn / kThreads;
         const int with = t / kOwn * kEach;
         unsigned before = 0;
@@ -94,7 +105,10 @@ __global__ void __launch_bounds__(kThreads, 1) rank_by_search(const Element* x, 
     } else {
         key = sorted<kOwn>(key, own, tree);
     }
-    if (t < kOwn) tree[node_of<kOwn>(rank)] = key;
+    if (t < kOwn) {
+        tree[node_of<kOwn>(rank)] = key;
+        if constexpr (Put::kIndices) origin[rank] = first + t;
+    }
     __syncthreads();
 
     const char* const nodes = reinterpret_cast<const char*>(tree);
@@ -128,7 +142,7 @@ __global__ void __launch_bounds__(kThreads, 1) rank_by_search(const Element* x, 
     } else {
         through = block_scan(mine).before + mine;
     }
-    if (t < kOwn && first + t < n) y[t + through] = Keys::element(tree[node_of<kOwn>(t)]);
+    if (t < kOwn && first + t < n) to.put(tree[node_of<kOwn>(t)], Put::kIndices ? int(origin[t]) : 0, int(t + through));
 }
 
 }  // namespace search
@@ -141,7 +155,9 @@ cudaError_t sort_by_search(const Element* x, Element* y, int n, cudaStream_t str
     if constexpr (kOwn * search::kBlocks < kMost) {
         if (n > kOwn * search::kBlocks) return sort_by_search<Keys, kMost, 2 * kOwn>(x, y, n, stream);
     }
-    return Launch(unsigned(ceil_div(n, kOwn)), search::kThreads, stream)(search::rank_by_search<Keys, kOwn, Element>, x, y, n);
+    using Put = search::PutSorted<Keys, Element>;
+    const auto kernel = search::rank_by_search<Keys, kOwn, Element, Put>;
+    return Launch(unsigned(ceil_div(n, kOwn)), search::kThreads, stream)(kernel, x, Put{y}, n);
 }
 
 }  // namespace msbench

@@ -3,7 +3,7 @@
 // wgmma takes A from registers, and a sum does not care for the order of its terms: of 32 k a thread has eight neighbours, not four pairs, so that a
 // row's 64 bytes are one 16-byte packet of each of four threads, wherever its runs of eight or more lie. A thread brings its own packets by
 // cp.async into slots of its own, which needs no barrier; B is put into the same order of k once for each block. A warp group has
-// tiles of 64 rows, one after another.
+// tiles of 64 rows, one after another, and waits for the tensor cores once for 64 k.
 //
 // Tensor maps would bring runs as well, but take 3 to 4 cycles for each row of a box, of B's again for each tile.
 #pragma once
@@ -115,25 +115,47 @@ __global__ void __launch_bounds__(kThreads, 1)
     const uint64_t b_start = descriptor_cores(shared_address(columns), kTileN * 16, 128);
     const int lane = threadIdx.x % 32, row = threadIdx.x % kGroupThreads / 32 * 16;
     int slot = 0, free = kSlots - 1;
+    const auto take = [&](unsigned (&a)[2][4]) {
+        asm volatile("cp.async.wait_group %0;" ::"n"(kSlots - 2) : "memory");
+        const uint4 upper = *reinterpret_cast<const uint4*>(ring + slot * kStride);
+        const uint4 lower = *reinterpret_cast<const uint4*>(ring + slot * kStride + kThreads * 16);
+        a[0][0] = upper.x, a[0][1] = lower.x, a[0][2] = upper.y, a[0][3] = lower.y;
+        a[1][0] = upper.z, a[1][1] = lower.z, a[1][2] = upper.w, a[1][3] = lower.w;
+        hold(a[0]);
+        hold(a[1]);
+    };
+    const auto advance = [&] {
+        fetch.next(ring + free * kStride);
+        free = slot, slot = slot + 1 == kSlots ? 0 : slot + 1;
+    };
     for (int tile = first; tile < tiles; tile += step) {
         float sums[kTileN / 2];
-        for (int group = 0; group < groups; ++group) {
-            asm volatile("cp.async.wait_group %0;" ::"n"(kSlots - 2) : "memory");
-            const uint4 upper = *reinterpret_cast<const uint4*>(ring + slot * kStride);
-            const uint4 lower = *reinterpret_cast<const uint4*>(ring + slot * kStride + kThreads * 16);
-            unsigned a[2][4] = {{upper.x, lower.x, upper.y, lower.y}, {upper.z, lower.z, upper.w, lower.w}};
-            const uint64_t b = b_start + group * (kGroupK * kTileN * 2 >> 4);
-            hold(a[0]);
-            hold(a[1]);
+        const auto start = [&](const unsigned (&a)[2][4], int group) {
+            const uint64_t at = b_start + group * (kGroupK * kTileN * 2 >> 4);
+            multiply_add_rows(sums, a[0], at, group > 0);
+            multiply_add_rows(sums, a[1], at + (kMmaK * kTileN * 2 >> 4), true);
+        };
+        int group = 0;
+#pragma unroll 1
+        for (; group + 2 <= groups; group += 2) {
+            unsigned a[2][4], b[2][4];
+            take(a), advance(), take(b);
             mma_fence();
-            multiply_add_rows(sums, a[0], b, group > 0);
-            multiply_add_rows(sums, a[1], b + (kMmaK * kTileN * 2 >> 4), true);
+            start(a, group), start(b, group + 1);
             mma_commit();
-            fetch.next(ring + free * kStride);
-            free = slot, slot = slot + 1 == kSlots ? 0 : slot + 1;
+            advance();
             mma_wait<0>();
-            hold(a[0]);
-            hold(a[1]);
+            hold(a[0]), hold(a[1]), hold(b[0]), hold(b[1]);
+        }
+        if (group < groups) {
+            unsigned a[2][4];
+            take(a);
+            mma_fence();
+            start(a, group);
+            mma_commit();
+            advance();
+            mma_wait<0>();
+            hold(a[0]), hold(a[1]);
         }
         hold(sums);
         tile_product::store_rows(sums, C, tile * kGroupRows + row, column0, shape, lane);

@@ -1,4 +1,6 @@
 // How slices of a sparse matrix lie in the workspace (msbench_spmm_slices.cuh), and a warp's turn on one.
+//
+// Two steps of a slice are a pair, 16 bytes a slot: a column and a value, twice. Two pairs are a unit, which streams have whole numbers of.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +15,15 @@ constexpr int kWideEntries = 960;  // at most, of a wide slice
 constexpr int kStreams = 4;      // that share the slices of a window; a warp takes one at a time
 constexpr int kSliceThreads = 256;
 
-// Marks in the column of a last step, beyond the bits that an address keeps.
-constexpr unsigned kEnd = 1u << 31, kWide = 1u << 30, kShared = 1u << 29;
+constexpr int kPairBytes = 16 * kHeight, kUnitBytes = 2 * kPairBytes;
+
+// A mark in the columns of a slice's last pair, beyond the bits that an offset in shared memory keeps.
+constexpr unsigned kEnd = 1u << 31;
 
 struct Stream {
-    int first, pairs;  // entry, and pairs of steps: an even number
+    int first, units;  // unit
+    int name;          // of a wide slice: row, or long row
+    int shared;        // whether that is a long row
 };
 
 struct LongRow {
@@ -25,7 +31,8 @@ struct LongRow {
 };
 
 struct Slices {
-    uint2* entries;     // row of the tile and value; or marks | row of zeros, and row of A (or long row, or -1)
+    char* entries;
+    int* names;         // [pair][slot], where a slice begins with that pair: row of A or -1
     Stream* streams;    // [windows * kStreams], then those of wide slices
     LongRow* long_rows;
     float* sums;        // [long row][K] for rows in several wide slices
@@ -57,7 +64,9 @@ inline size_t place_slices(void* base, int64_t rows, int64_t total, int64_t K, i
     s.window = window > 0 ? window : rows < 8192 ? kSliceThreads / 4 : kSliceThreads;
     s.windows = int(ceil_div(rows, s.window));
     const int64_t streams = int64_t(s.windows) * kStreams + Slices::most_wide(total);
-    s.entries = reinterpret_cast<uint2*>(take((total + total / 8 * 3 + 3 + int64_t(s.windows) * s.slack() + 512) * sizeof(uint2)));
+    const int64_t places = (total + total / 8 * 3 + 3 + int64_t(s.windows) * s.slack() + 512 + 31) / 32 * 32;
+    s.entries = take(places / 32 * kUnitBytes);
+    s.names = reinterpret_cast<int*>(take(places / 2 * sizeof(int)));
     s.streams = reinterpret_cast<Stream*>(take(streams * sizeof(Stream)));
     s.long_rows = reinterpret_cast<LongRow*>(take(Slices::most_long(total) * sizeof(LongRow)));
     s.sums = reinterpret_cast<float*>(take(Slices::most_long(total) * K * sizeof(float)));
@@ -67,18 +76,19 @@ inline size_t place_slices(void* base, int64_t rows, int64_t total, int64_t K, i
     return at;
 }
 
-// Where step j of slot g is, from a slice's first entry on.
-__device__ inline int place_of(int j, int g) {
-    return j / 2 * 2 * kHeight + 2 * g + j % 2;
+// Writes an entry of a slot, in step j from a pair on.
+__device__ inline void write_entry(char* entries, int pair, int j, int slot, unsigned column, float value) {
+    *reinterpret_cast<uint2*>(entries + int64_t(pair + j / 2) * kPairBytes + slot * 16 + j % 2 * 8) = make_uint2(column, __float_as_uint(value));
 }
 
-// A warp's turn on one slice: lanes l and l + 8, … have slot l % 8, which has entries from, from + stride, …, `mine` of
-// them. Writes `steps` steps and the last one. `mark` and `name`: of the last step.
+// A warp's turn on one slice: lanes l and l + 8, … have row l % 8, which has entries from, from + stride, …, `mine` of
+// them. Writes `steps` steps from `pair` on. `name`: of the row.
 template <typename Rows>
-__device__ inline void write_slice(const Rows& A, uint2* out, int from, int stride, int mine, int steps, unsigned mark, int name) {
+__device__ inline void write_slice(const Rows& A, const Slices& out, int pair, int from, int stride, int mine, int steps, int name) {
     constexpr int kBatch = 8;
     const int lane = threadIdx.x % 32, g = lane % kHeight, zeros = (A.cols + 1) / 2 * 2;  // an even and an odd row of zeros
-    const unsigned slot = 0x01010101u << g, before = (1u << lane) - 1;
+    const unsigned own = 0x01010101u << g, before = (1u << lane) - 1;
+    int slot = g;
     int like = 0, unlike = 0;  // entries in columns as even as the slot, and others, so far
     for (int j0 = 0; j0 < steps; j0 += kBatch * 4) {
         Entry entry[kBatch];
@@ -87,38 +97,58 @@ __device__ inline void write_slice(const Rows& A, uint2* out, int from, int stri
             const int j = j0 + b * 4 + lane / kHeight;
             if (j < mine) entry[b] = A.entry(from + j * stride);
         }
+        if (steps <= kBatch * 4) {
+            // The row with the most even columns shares banks with the one that has the fewest.
+            int even = 0, rank = 0;
+#pragma unroll
+            for (int b = 0; b < kBatch; ++b) {
+                const bool is_even = b * 4 + lane / kHeight < mine && entry[b].column % 2 == 0;
+                even += __popc(__ballot_sync(~0u, is_even) & own);
+            }
+#pragma unroll
+            for (int i = 0; i < kHeight; ++i) {
+                const int other = __shfl_sync(~0u, even, i);
+                rank += other > even || (other == even && i < g);
+            }
+            slot = rank < kHeight / 2 ? 2 * rank : 2 * (kHeight - 1 - rank) + 1;
+        }
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {
             const int j = j0 + b * 4 + lane / kHeight;
             if (j0 + b * 4 >= steps) break;
-            const bool is_like = j < mine && entry[b].column % 2 == g % 2;
-            const unsigned likes = __ballot_sync(~0u, is_like) & slot;
-            const unsigned unlikes = __ballot_sync(~0u, j < mine && !is_like) & slot;
-            uint2 written = make_uint2(zeros + (g + 1) % 2, 0);
+            const bool is_like = j < mine && entry[b].column % 2 == slot % 2;
+            const unsigned likes = __ballot_sync(~0u, is_like) & own;
+            const unsigned unlikes = __ballot_sync(~0u, j < mine && !is_like) & own;
+            unsigned column = zeros + (slot + 1) % 2;
+            float value = 0;
             int place = j;
             if (j < mine) {
-                written = make_uint2(entry[b].column, __float_as_uint(entry[b].value));
+                column = entry[b].column;
+                value = entry[b].value;
                 place = is_like ? like + __popc(likes & before) : mine - 1 - unlike - __popc(unlikes & before);
             }
             like += __popc(likes);
             unlike += __popc(unlikes);
-            if (j < steps) out[place_of(place, g)] = written;
+            if (place >= steps - 2) column |= kEnd;
+            if (j < steps) write_entry(out.entries, pair, place, slot, column, value);
         }
     }
-    if (lane < kHeight) out[place_of(steps, g)] = make_uint2(mark | zeros, name);
+    if (lane < kHeight) out.names[pair * kHeight + slot] = name;
 }
 
-// Two idle steps, up to which a stream with an odd number of pairs is read.
-__device__ inline void write_idle(uint2* out, int zeros) {
+// An idle pair, up to which a stream with an odd number of pairs is read.
+__device__ inline void write_idle(const Slices& out, int pair, int zeros) {
     const int lane = threadIdx.x % 32;
-    if (lane >= kHeight) return;
-    out[place_of(0, lane)] = make_uint2(zeros, 0);
-    out[place_of(1, lane)] = make_uint2(kEnd | zeros, ~0u);
+    if (lane < 2 * kHeight) write_entry(out.entries, pair, lane / kHeight, lane % kHeight, zeros, 0.0f);
 }
 
-// Steps of a slice whose longest row has `length` entries, with the last one: an even number.
+// Steps of a slice whose longest row has `length` entries: an even number.
 __device__ inline int steps_of(int length) {
-    return (length + 2) / 2 * 2;
+    return max(2, (length + 1) / 2 * 2);
+}
+
+__device__ inline int whole_units(int steps) {
+    return (steps + 3) / 4 * 4;
 }
 
 }  // namespace msbench

@@ -63,10 +63,9 @@ __device__ inline void add_part(const DirectEntry* entries, int begin, int end, 
     if (inside) atomicAdd(sums + row * K + column, sum);
 }
 
-// `chunk`: entries that a block takes at a time.
+// By all blocks of a cooperative grid. `chunk`: entries that a block takes at a time.
 template <typename Matrix>
-__global__ void __launch_bounds__(kDirectThreads, 1)
-    add_directly(const __grid_constant__ Matrix A, const scalar_t* __restrict__ X, scalar_t* Y, float* sums, int64_t K, int chunk) {
+__device__ __noinline__ void add_by_grid(const Matrix& A, const scalar_t* __restrict__ X, scalar_t* Y, float* sums, int64_t K, int chunk) {
     constexpr bool kCsc = std::is_same_v<Matrix, CscMatrix>;
     __shared__ int ends[kCsc ? kDirectThreads : 1];
     __shared__ alignas(16) unsigned keys[kMostChunk];
@@ -144,6 +143,12 @@ __global__ void __launch_bounds__(kDirectThreads, 1)
         cooperative_groups::this_grid().sync();
         for (int64_t i = first; i < size; i += stride) Y[i] = from_float<scalar_t>(__ldcg(sums + i));
     }
+}
+
+template <typename Matrix>
+__global__ void __launch_bounds__(kDirectThreads, 1)
+    add_directly(const __grid_constant__ Matrix A, const scalar_t* __restrict__ X, scalar_t* Y, float* sums, int64_t K, int chunk) {
+    add_by_grid(A, X, Y, sums, K, chunk);
 }
 
 // Products and sums, counted in whole warps, up to which this is the plan. At the limit the additions take 5 us by the rate above; packing

@@ -1,6 +1,7 @@
 // Y = A X for formats that don't have rows together. Plans, by sizes:
 //
-// - `direct` (msbench_spmm_direct.cuh), for few products: one launch, sums in L2.
+// - `scanned` (msbench_spmm_scan.cuh), for few products in bf16: one launch, whose blocks look for the entries of their rows among all.
+// - `direct` (msbench_spmm_direct.cuh), for few products else: one launch, sums in L2.
 // - `counted`, for up to 2¹⁹ entries, 32768 rows and 1024 columns of X: rows are packed by counts (msbench_count_rows.cuh), and multiplied
 //   in equal shares (msbench_spmm_shares.cuh) or, where X is large, by gathers, however long rows are.
 // - `bins` (msbench_spmm_bins.cuh), for narrow X: bins of rows are put in order in shared memory and multiplied from there.
@@ -18,11 +19,12 @@
 #include "msbench_spmm_chunks.cuh"
 #include "msbench_spmm_direct.cuh"
 #include "msbench_spmm_gather.cuh"
+#include "msbench_spmm_scan.cuh"
 #include "msbench_spmm_shares.cuh"
 
 namespace msbench {
 
-enum class PackedPlan { kDirect, kCounted, kBins, kTiles, kChunks, kPacked };
+enum class PackedPlan { kScanned, kDirect, kCounted, kBins, kTiles, kChunks, kPacked };
 
 constexpr int64_t kMostCountedColumns = 1024;
 // Bytes of X up to which it is read from L2 by shares, all columns at once; else by gathers, a few columns at a time.
@@ -36,6 +38,7 @@ inline bool counted_by_shares(int64_t cols, int64_t K) {
 
 // `pieces`: X and Y are aligned to 16 bytes, and K is a multiple of kPiece.
 inline PackedPlan packed_plan(int64_t rows, int64_t cols, int64_t total, int64_t K, bool pieces) {
+    if (!std::is_same_v<scalar_t, float> && worth_scanning(rows, cols, total, K)) return PackedPlan::kScanned;
     if (worth_direct(rows, total, K)) return PackedPlan::kDirect;
     if (rows <= kMostCountedRows && total <= kMostCountedEntries && K <= kMostCountedColumns) return PackedPlan::kCounted;
     if (pieces && worth_bins(rows, total, K)) return PackedPlan::kBins;
@@ -46,6 +49,7 @@ inline PackedPlan packed_plan(int64_t rows, int64_t cols, int64_t total, int64_t
 
 inline size_t plan_workspace(PackedPlan plan, int64_t rows, int64_t cols, int64_t total, int64_t K) {
     switch (plan) {
+        case PackedPlan::kScanned:
         case PackedPlan::kDirect: return direct_bytes(rows, K);
         // What packing takes is read no more when rows are multiplied.
         case PackedPlan::kCounted:
@@ -71,6 +75,7 @@ template <typename Matrix>
 cudaError_t multiply_packed(const Matrix& A, const scalar_t* X, scalar_t* Y, int64_t K, void* workspace, cudaStream_t stream) {
     const bool pieces = packets_allowed(X, Y) && K % kPiece == 0;
     const PackedPlan plan = packed_plan(A.rows, A.cols, A.total, K, pieces);
+    if (plan == PackedPlan::kScanned) return multiply_by_scanning(A, X, Y, K, workspace, stream);
     if (plan == PackedPlan::kDirect) return multiply_directly(A, X, Y, K, workspace, stream);
     if (plan == PackedPlan::kBins) return multiply_by_bins(A, X, Y, K, workspace, stream);
     if (plan == PackedPlan::kTiles) return multiply_by_bin_tiles(A, X, Y, K, workspace, stream);

@@ -2,9 +2,11 @@
 //
 // A block sorts a window of rows by length, so that rows of a slice are about as long, and writes the slices' entries in steps, one
 // of each row; two steps are 8 x 16 bytes. Within a row entries in columns as even as the row's slot come first: rows of a tile are
-// 64 bytes, two share the banks of shared memory, and so slots of both kinds are read at once. Rows with fewer entries than their
-// slice are padded with entries whose row of X is zeros, so that NaN and infinity come out where they should. A last step has
-// the rows' numbers. Rows of more than kLongest entries become slices of their own ("wide"), or several, with an eighth in each slot.
+// 64 bytes, two share the banks of shared memory, and so slots of both kinds are read at once; of a slice's rows the one with the most even columns
+// goes with the one with the fewest, which leaves conflicts to 7 % of the steps, and not 12. Rows with fewer entries than their
+// slice are padded with entries whose row of X is zeros, so that NaN and infinity come out where they should. The last two steps are marked, and
+// the rows' numbers lie where the slice begins. Rows of more than kLongest entries become slices of their own ("wide"), or several, with an
+// eighth in each slot.
 #pragma once
 
 #include "msbench_scan.cuh"
@@ -13,7 +15,7 @@
 namespace msbench {
 
 // By warps in turn: the long rows of window w where sums are added up in memory. Their slices, all of whose slots have the row's number, end the
-// window's last stream, which begins at `start`; they begin at `place`.
+// window's last stream, which begins with pair `start`; they begin at `place`.
 template <typename Rows>
 __device__ inline void slice_long_rows(const Rows& A, const Slices& out, int w, int start, int place, const int* long_rows, int count) {
     constexpr int kWarps = kSliceThreads / 32;
@@ -22,18 +24,17 @@ __device__ inline void slice_long_rows(const Rows& A, const Slices& out, int w, 
     for (int i = 0; i < count; ++i) {
         const int row = long_rows[i], from = A.begin(row), entries = A.count(row);
         for (int begins = 0; begins < entries; begins += kWideEntries, ++turn) {
-            const int have = min(kWideEntries, entries - begins), steps = steps_of((have + kHeight - 1) / kHeight) - 1;
-            if (turn % kWarps == warp)
-                write_slice(A, out.entries + place, from + begins + g, kHeight, (have - g + kHeight - 1) / kHeight, steps, kEnd, row);
-            place += (steps + 1) * kHeight;
+            const int have = min(kWideEntries, entries - begins), steps = steps_of((have + kHeight - 1) / kHeight);
+            if (turn % kWarps == warp) write_slice(A, out, place, from + begins + g, kHeight, (have - g + kHeight - 1) / kHeight, steps, row);
+            place += steps / 2;
         }
     }
     if (warp > 0) return;
-    write_idle(out.entries + place, (A.cols + 1) / 2 * 2);
-    if (lane == 0) out.streams[w * kStreams + kStreams - 1] = {start, ((place - start) / kHeight / 2 + 1) / 2 * 2};
+    if ((place - start) % 2) write_idle(out, place, (A.cols + 1) / 2 * 2);
+    if (lane == 0) out.streams[w * kStreams + kStreams - 1] = {start / 2, (place - start + 1) / 2, 0, 0};
 }
 
-// Long rows from entry `place` on, each as wide slices with streams of their own. Places are counted by each warp.
+// Long rows from pair `place` on, each as wide slices with streams of their own. Places are counted by each warp.
 template <typename Rows>
 __device__ inline void slice_wide_rows(const Rows& A, const Slices& out, int place, const int* long_rows, int long_count) {
     constexpr int kWarps = kSliceThreads / 32;
@@ -54,15 +55,14 @@ __device__ inline void slice_wide_rows(const Rows& A, const Slices& out, int pla
             // A row in several slices is one warp's, which knows its name.
             const bool is_mine = turn % kWarps == warp;
             const int begins = k * kWideEntries, have = min(kWideEntries, entries - begins);
-            const int steps = steps_of((have + kHeight - 1) / kHeight) - 1;
+            const int steps = steps_of((have + kHeight - 1) / kHeight);
             if (is_mine) {
-                write_slice(A, out.entries + place, from + begins + g, kHeight, (have - g + kHeight - 1) / kHeight, steps,
-                            kEnd | kWide | (wide > 1 ? kShared : 0), name);
-                write_idle(out.entries + place + (steps + 1) * kHeight, zeros);
+                write_slice(A, out, place, from + begins + g, kHeight, (have - g + kHeight - 1) / kHeight, steps, name);
+                if (steps % 4) write_idle(out, place + steps / 2, zeros);
                 if (lane == 0)
-                    out.streams[out.windows * kStreams + atomicAdd(&wide_in_use, 1)] = {place, ((steps + 1) / 2 + 1) / 2 * 2};
+                    out.streams[out.windows * kStreams + atomicAdd(&wide_in_use, 1)] = {place / 2, whole_units(steps) / 4, name, wide > 1};
             }
-            place += (steps + 3) * kHeight;
+            place += whole_units(steps) / 2;
         }
         ++turn;
     }
@@ -96,35 +96,43 @@ __device__ inline void slice_window(const Rows& A, const Slices& out) {
     }
     __syncthreads();
 
-    // Lane l knows slice l in the order of the streams, which take slices in turn.
-    const int slices = window / kHeight, each = slices / kStreams;
-    const int own_slice = lane % each * kStreams + lane / each;
+    // Lane l knows slice l in the order of the streams, which take slices in turn, and begin with whole units.
+    const int slices = window / kHeight, each = slices / kStreams, t = lane / each;
+    const int own_slice = lane % each * kStreams + t;
     const int longest = lane < slices ? length[own_slice * kHeight] : 0;
     const int own = lane < slices ? steps_of(longest == 255 ? 0 : longest) : 0;
     const int sum = warp_inclusive(own);
+    const int earlier = __shfl_sync(~0u, sum, (t * each + 31) % 32);
+    const int until = __shfl_sync(~0u, sum, (t * each + each - 1) % 32);
+    const int stream_steps = until - (t == 0 ? 0 : earlier);
+    int base = 0, all = 0;
+#pragma unroll
+    for (int k = 0; k < kStreams; ++k) {
+        const int other = whole_units(__shfl_sync(~0u, stream_steps, k * each));
+        if (k < t) base += other;
+        all += other;
+    }
     const int64_t begin = A.begin(row0);
-    const int first = int((begin + begin * 3 / 8 + 31) / 32 * 32) + w * out.slack();
-    const int start = first + (sum - own + lane / each * 2) * kHeight;
-    const int until = __shfl_sync(~0u, sum, lane / each * each + each - 1);
+    const int first = (int((begin + begin * 3 / 8 + 31) / 32 * 32) + w * out.slack()) / (2 * kHeight);
+    const int start = first + (base + sum - own - (t == 0 ? 0 : earlier)) / 2;
     if (warp == 0 && lane < slices && lane % each == 0 && !(kAdded && lane == slices - each))
-        out.streams[w * kStreams + lane / each] = {start, ((until - (sum - own)) / 2 + 1) / 2 * 2};
+        out.streams[w * kStreams + t] = {start / 2, whole_units(stream_steps) / 4, 0, 0};
     const int g = lane % kHeight;
     for (int s = warp; s < slices; s += kWarps) {
-        uint2* to = out.entries + __shfl_sync(~0u, start, s);
-        const int steps = __shfl_sync(~0u, own, s) - 1, slot = __shfl_sync(~0u, own_slice, s) * kHeight + g;
+        const int pair = __shfl_sync(~0u, start, s), steps = __shfl_sync(~0u, own, s), slot = __shfl_sync(~0u, own_slice, s) * kHeight + g;
+        const int in_stream = __shfl_sync(~0u, stream_steps, s);
         const bool is_row = length[slot] != 255 && row0 + order[slot] < A.rows;
         const int mine = is_row ? length[slot] : 0, own_row = row0 + order[slot];
-        write_slice(A, to, mine > 0 ? A.begin(own_row) : 0, 1, mine, steps, kEnd, mine > 0 || (is_row && !kAdded) ? own_row : -1);
-        if (s % each == each - 1 && !(kAdded && s == slices - 1)) write_idle(to + (steps + 1) * kHeight, zeros);
+        write_slice(A, out, pair, mine > 0 ? A.begin(own_row) : 0, 1, mine, steps, mine > 0 || (is_row && !kAdded) ? own_row : -1);
+        if (s % each == each - 1 && in_stream % 4 && !(kAdded && s == slices - 1)) write_idle(out, pair + steps / 2, zeros);
     }
 
     // Long rows, behind the slices.
-    const int end = first + __shfl_sync(~0u, sum, 31) * kHeight;  // but for the streams' idle steps
     if constexpr (kAdded) {
-        const int last = __shfl_sync(~0u, start, slices - each);
-        slice_long_rows(A, out, w, last, end + 2 * (kStreams - 1) * kHeight, long_rows, long_count);
+        const int last = __shfl_sync(~0u, start, slices - each), steps = __shfl_sync(~0u, stream_steps, slices - each);
+        slice_long_rows(A, out, w, last, last + steps / 2, long_rows, long_count);
     } else {
-        slice_wide_rows(A, out, end + 2 * kStreams * kHeight, long_rows, long_count);
+        slice_wide_rows(A, out, first + all / 2, long_rows, long_count);
     }
 }
 

@@ -4,9 +4,8 @@
 // while it looks for the rows in its share: two trips to memory where a row that asks for its entries makes three. A segmented scan turns
 // products into sums since the last row's beginning, and each row takes the one at its end.
 //
-// Where rows are even, those of a share are about where their number says: the first offsets that a block reads are the ones there, and some
-// at equal distances beside them, which it searches if the share proves to be elsewhere. So even rows cost no search, and skewed ones no trip
-// for having been taken for even.
+// Where rows are even, those of a share are about where their number says: the first offsets that a block reads are the ones there, and some at
+// equal distances, which it searches if the share proves to be elsewhere. Even rows cost no search, and skewed ones no trip for seeming even.
 //
 // Rows up to kShareReach long are one block's, in whose share they begin and which reaches beyond it for them: even matrices need no block to
 // wait for another. Of longer ones that are in several shares each block but the last leaves a sum and a mark in one word, so that no fence is
@@ -16,10 +15,14 @@
 // Bound: a launch, two trips to memory, and one through L2 for long rows.
 //
 // Measured (H200, 2026-11-24): 671088 entries in 2¹⁵ skewed rows 9.4 us, of which an empty call is 2.8, even 8.5; where every block searched
-// and the last to arrive added up, behind fences, 11.2 and 8.8. Blocks of 256, six a multiprocessor, are within 3 % of that.
+// and the last to arrive added up, behind fences, 11.2 and 8.8. Blocks of 256, six a multiprocessor, are within 3 % of that. 2026-11-26 (empty:
+// 4.4), 500650 entries of 10007 rows: 10.2, skewed 11.4; by a block of 1024 on each multiprocessor, which copies x, 9.1 and 10.6, without the
+// copy 10.2 and 11.5. Where such blocks don't suffice, eight entries a thread lose (10.3 for 9.6).
 #pragma once
 
 #include "msbench_entries.cuh"
+#include "msbench_held_vector.cuh"
+#include "msbench_launch.cuh"
 
 namespace msbench {
 
@@ -70,13 +73,17 @@ __device__ inline float sum_left(int first) {
     return warp_reduce(sum, Sum());
 }
 
-template <int kThreads, int kBlocks, bool kFours>
-__global__ void __launch_bounds__(kThreads, kBlocks) multiply_csr_shares(const __grid_constant__ CsrShares A, const scalar_t* x, scalar_t* y) {
+// kTable: x is copied to shared memory.
+template <int kThreads, int kBlocks, bool kFours, bool kTable>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    multiply_csr_shares(const __grid_constant__ CsrShares A, const scalar_t* x, scalar_t* y, int cols) {
     constexpr int kWarps = kThreads / 32, kSpan = 4 * kThreads, kProbes = kThreads / 2, kNear = kThreads / 2, kBack = kThreads / 8;
     __shared__ alignas(16) float sums[kSpan];
     __shared__ alignas(4) unsigned char heads[kSpan];
     __shared__ float tails[kWarps];
     __shared__ unsigned char has_head[kWarps];
+    extern __shared__ __align__(16) unsigned char raw[];
+    scalar_t* const table = reinterpret_cast<scalar_t*>(raw);
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
     const int start = blockIdx.x * A.share, stop = min(start + A.share, A.total), reach = min(stop + kShareReach, A.total);
 
@@ -84,6 +91,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) multiply_csr_shares(const _
     float value[4];
     load_entries<kFours>(A, start + 4 * tid, reach, column, value);
     *reinterpret_cast<uchar4*>(heads + 4 * tid) = make_uchar4(0, 0, 0, 0);
+    if constexpr (kTable) begin_copy(table, x, cols);
 
     // Rows from `low` on: those that begin in the share, and the one before. A thread has one, or several if most are empty. `end` of none
     // is its `begin`.
@@ -97,6 +105,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) multiply_csr_shares(const _
     int low = max(0, int(float(start) * A.rows_each) - kBack), high = A.rows, stride = (high + kProbes - 1) / kProbes, begin, end;
     bounds(low + tid, begin, end);
     int probe = tid < kProbes && (tid + 1) * stride < high ? A.offsets[(tid + 1) * stride] : start;
+    if constexpr (kTable) end_copy();
     if (!__syncthreads_and((tid > 0 || low == 0 || begin < start) && (tid < kThreads - 1 || end >= stop))) {
         low = 0;
         while (true) {
@@ -111,7 +120,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) multiply_csr_shares(const _
     }
     float product[4];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) product[j] = column[j] >= 0 ? value[j] * to_float(__ldg(x + column[j])) : 0.0f;
+    for (int j = 0; j < 4; ++j) product[j] = column[j] >= 0 ? value[j] * to_float(kTable ? table[column[j]] : __ldg(x + column[j])) : 0.0f;
     mark(begin, end);
     int last = low + kThreads, last_end = end;  // behind the last row that is looked at
     while (__syncthreads_or(tid == kThreads - 1 && last < A.rows && (last_end < stop || stop == A.total))) {
@@ -171,18 +180,20 @@ __global__ void __launch_bounds__(kThreads, kBlocks) multiply_csr_shares(const _
     }
 }
 
-// For at most 2²² entries.
-template <int kThreads, int kBlocks>
-cudaError_t multiply_by_csr_shares(CsrShares A, const scalar_t* x, scalar_t* y, cudaStream_t stream) {
+// Entries for one block of 1024 threads on each multiprocessor.
+constexpr int kSharedByOneWave = 132 * (4 * 1024 - kShareReach);
+
+// For at most 2²² entries; kTable: x fits into shared memory.
+template <int kThreads, int kBlocks, bool kTable>
+cudaError_t multiply_by_csr_shares(CsrShares A, const scalar_t* x, scalar_t* y, int64_t cols, cudaStream_t stream) {
     constexpr int kMost = 4 * kThreads - kShareReach, kLeast = 256;
-    static_assert(kMost >= kLeast);
     const int64_t even = ceil_div(ceil_div(A.total, 132 * kBlocks), 4) * 4;
     A.share = int(even < kLeast ? kLeast : even > kMost ? kMost : even);
     A.rows_each = float(A.rows) / float(A.total);
-    const unsigned blocks = unsigned(ceil_div(A.total, A.share));
-    if (fours_allowed(A.columns, A.values)) multiply_csr_shares<kThreads, kBlocks, true><<<blocks, kThreads, 0, stream>>>(A, x, y);
-    else multiply_csr_shares<kThreads, kBlocks, false><<<blocks, kThreads, 0, stream>>>(A, x, y);
-    return cudaGetLastError();
+    auto* const kernel = fours_allowed(A.columns, A.values) ? multiply_csr_shares<kThreads, kBlocks, true, kTable>
+                                                            : multiply_csr_shares<kThreads, kBlocks, false, kTable>;
+    Launch launch(unsigned(ceil_div(A.total, A.share)), kThreads, stream);
+    return launch.shared(kTable ? vector_bytes(cols) : 0)(kernel, A, x, y, int(cols));
 }
 
 }  // namespace msbench

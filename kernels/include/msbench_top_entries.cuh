@@ -69,6 +69,40 @@ __device__ inline void append_packet(const PacketSource<T>& source, const Packet
     }
 }
 
+// Which elements of a packet reach a bound of (value, packet), a bit each.
+template <typename T>
+__device__ inline unsigned elements_above(const PacketSource<T>& source, const Packet<T>& raw, unsigned packet, Key least) {
+    unsigned hits = 0;
+#pragma unroll
+    for (int e = 0; e < PacketSource<T>::kPacket; ++e) {
+        const Key key = entry_key(ordered_value(to_float(raw.lane[e])), packet);
+        hits |= key >= least && source.has(source.index_of(packet, e)) ? 1u << e : 0;
+    }
+    return hits;
+}
+
+// Appends those elements of packets first, first + stride, … whose bit is set to a list that has room for all: one addition a warp.
+// Called by whole warps.
+template <int kHeld, typename T>
+__device__ inline void append_hits(const PacketSource<T>& source, const Packet<T> (&raw)[kHeld], unsigned first, unsigned stride,
+                                   unsigned hits, Key* list, int* count) {
+    constexpr int kPacket = PacketSource<T>::kPacket;
+    static_assert(kHeld * kPacket <= 32);
+    if (!__any_sync(~0u, hits != 0)) return;
+    const int lane = threadIdx.x % 32, mine = __popc(hits), through = warp_inclusive(mine);
+    int at = 0;
+    if (lane == 31) at = atomicAdd(count, through);
+    at = __shfl_sync(~0u, at, 31) + through - mine;
+#pragma unroll
+    for (int u = 0; u < kHeld; ++u) {
+#pragma unroll
+        for (int e = 0; e < kPacket; ++e) {
+            const unsigned index = unsigned(source.index_of(first + u * stride, e));
+            if (hits >> (u * kPacket + e) & 1) list[at++] = entry_key(ordered_value(to_float(raw[u].lane[e])), index);
+        }
+    }
+}
+
 // Where the k largest go.
 template <typename T>
 struct TopOutput {
@@ -86,11 +120,14 @@ struct TopOutput {
         indices[place] = int32_t(index);
     }
 
-    // Puts keys of a list where their places among all keys of another are: a warp each. Called by kSelectThreads threads.
-    __device__ void rank(const Key* list, int count, const Key* all, int total) const {
+    // Puts keys of a list where their places among all keys of another are: a warp each. Called by kSelectThreads threads. Of kShares that
+    // have the same keys, each puts some.
+    template <int kShares = 1>
+    __device__ void rank(const Key* list, int count, const Key* all, int total, unsigned share = 0) const {
         const int lane = threadIdx.x % 32;
         for (int c = threadIdx.x / 32; c < count; c += kSelectWarps) {
             const Key key = list[c];
+            if (~unsigned(key) % kShares != share) continue;
             unsigned before = 0;
 #pragma unroll 8
             for (int i = lane; i < total; i += 32) before += all[i] > key;

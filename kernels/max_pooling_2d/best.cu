@@ -2,60 +2,31 @@
 //
 // Idea: bytes decide, so each element is loaded once or twice (from L1), and all loads of a thread precede its first maximum. Padding
 // costs nothing: a row or column beyond the image is replaced by the nearest one within, which every window at an edge contains
-// anyway, and taking an element twice changes no maximum. Three plans:
+// anyway, and taking an element twice changes no maximum. Four plans:
+//   lanes  vectors of some rows a lane, and their neighbours by shuffles (msbench_pool_lanes.cuh): most aligned images.
 //   rows   all columns of a few rows a block: an aligned vector a row and what windows need beside it. Outputs go through shared memory,
-//          where rows of odd length become whole packets; directly, where rows of y are whole vectors.
-//   pool   V columns x R rows a thread, loads by element: any alignment; also the fastest where all threads fit at once.
+//          where rows of odd length become whole packets: large images where lanes would have to store by element. Directly, where
+//          rows of y are whole vectors.
+//   pool   V columns x R rows a thread, loads by element: any alignment.
 //   any    a thread an output: other k and strides.
 // Bound: each array once at copy speed, 240 and 120 us in the large case (64 x 64 x 224 x 224, k = 3, stride 2).
 //
-// Measured for these loads (H200, 2026-11-23), us cold: fp32 16x3x608x608 k 2: 35.8, k 3: 38-42, k 4 stride 2: 27; large 235. bf16: 20.5, 21-23, 17; large
-// 118. Lost: loads by element alone (39, 45, 28; bf16 30, 34, 23); 8 rows a thread; -inf for padding.
+// Measured (H200, 2026-11-26), us cold, without the lanes behind: fp32 16x3x608x608 k 2: 37.2, k 3: 39.2 (padded 36.9) 43.7 (39.9), k 4 stride 2: 25.8 28;
+// 4x3x224x224 k 2: 6.4 6.9, k 3: 6.4 7.4, k 4: 6.2 6.7. bf16: 21.9, 21.9 (20.7) 21.9 (24.2), 16.6 (15.8) 17.6 (16.9); 5.9 6.2, 5.7 6.2, 5.7 6.1.
+// Lost: one output a lane in blocks of 64 threads (1.9 to 5 times as long); lanes for rows that they store by element at 24x512x512 and more
+// (bf16: k 2 16 to 20 %, k 3 7 to 9 %; fp32: k 2 5 %); in rows and pool, -inf for padding.
 #include "msbench_divisor.cuh"
-#include "msbench.cuh"
+#include "msbench_pool_lanes.cuh"
+#include "msbench_window_pairs.cuh"
 
 namespace {
 
-using msbench::Divisor;
+using namespace msbench;
 
 constexpr int kThreads = 256;
 constexpr int kMostThreads = 512;      // of a block that has whole rows
 constexpr int kMostShared = 48 << 10;  // without an attribute
-constexpr int64_t kFew = 1 << 20;      // outputs; fewer are bound by latency (measured: 0.6 M are few, 1.5 M many)
-
-// ---------------------------------------------------------------- maxima that keep NaN, of one and of two neighbours in a row
-#if MSBENCH_FP32
-__device__ __forceinline__ float larger(float a, float b) {
-    asm("max.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
-    return a;
-}
-struct alignas(8) Pair {
-    float x, y;
-};
-__device__ __forceinline__ Pair both(float a) { return {a, a}; }
-__device__ __forceinline__ Pair low(Pair a, Pair b) { return {a.x, b.x}; }
-__device__ __forceinline__ Pair high(Pair a, Pair b) { return {a.y, b.y}; }
-__device__ __forceinline__ Pair between(Pair a, Pair b) { return {a.y, b.x}; }
-__device__ __forceinline__ Pair swapped(Pair a) { return {a.y, a.x}; }
-__device__ __forceinline__ Pair larger(Pair a, Pair b) { return {larger(a.x, b.x), larger(a.y, b.y)}; }
-__device__ __forceinline__ float first(Pair a) { return a.x; }
-__device__ __forceinline__ float second(Pair a) { return a.y; }
-#else
-__device__ __forceinline__ __nv_bfloat16 larger(__nv_bfloat16 a, __nv_bfloat16 b) { return __hmax_nan(a, b); }
-using Pair = unsigned;
-__device__ __forceinline__ Pair both(__nv_bfloat16 a) { return __bfloat16_as_ushort(a) * 0x10001u; }
-__device__ __forceinline__ Pair low(Pair a, Pair b) { return __byte_perm(a, b, 0x5410); }
-__device__ __forceinline__ Pair high(Pair a, Pair b) { return __byte_perm(a, b, 0x7632); }
-__device__ __forceinline__ Pair between(Pair a, Pair b) { return __byte_perm(a, b, 0x5432); }
-__device__ __forceinline__ Pair swapped(Pair a) { return __byte_perm(a, a, 0x1032); }
-__device__ __forceinline__ Pair larger(Pair a, Pair b) {
-    const __nv_bfloat162 c =
-        __hmax2_nan(reinterpret_cast<const __nv_bfloat162&>(a), reinterpret_cast<const __nv_bfloat162&>(b));
-    return reinterpret_cast<const Pair&>(c);
-}
-__device__ __forceinline__ __nv_bfloat16 first(Pair a) { return __ushort_as_bfloat16(static_cast<unsigned short>(a)); }
-__device__ __forceinline__ __nv_bfloat16 second(Pair a) { return first(a >> 16); }
-#endif
+constexpr int64_t kFew = 1 << 20, kSome = 1 << 21;  // outputs; fewer hang on latency (0.6 M are few, 1.6 M some, 6 M many)
 
 struct Sizes {
     int H, W, rows, columns, padding;
@@ -107,30 +78,6 @@ __global__ void __launch_bounds__(kThreads) pool(const scalar_t* __restrict__ x,
 }
 
 // ---------------------------------------------------------------- rows
-// The largest of each window of a row: V outputs from the pairs w[1] to w[V S / 2], and their neighbours w[0] and w[V S / 2 + 1].
-template <int K, int S, int P, int V>
-__device__ __forceinline__ void across(const Pair (&w)[V * S / 2 + 2], Pair (&out)[V / 2]) {
-#pragma unroll
-    for (int i = 0; i < V / 2; ++i) {
-        if constexpr (S == 1) {
-            const Pair a = P ? between(w[i], w[i + 1]) : w[i + 1], b = P ? w[i + 1] : between(w[i + 1], w[i + 2]);
-            out[i] = larger(a, b);
-            if constexpr (K == 3) out[i] = larger(out[i], P ? between(w[i + 1], w[i + 2]) : w[i + 2]);
-        } else {
-            const Pair before = w[2 * i], a = w[2 * i + 1], b = w[2 * i + 2], after = w[2 * i + 3];
-            if constexpr (P == 0) {
-                out[i] = larger(larger(low(a, b), high(a, b)), low(b, after));
-                if constexpr (K == 4) out[i] = larger(out[i], high(b, after));
-            } else if constexpr (K == 3) {
-                out[i] = larger(larger(high(before, a), low(a, b)), high(a, b));
-            } else {
-                const Pair middle = between(a, b);  // in both windows
-                out[i] = larger(larger(between(before, after), low(a, swapped(b))), larger(middle, swapped(middle)));
-            }
-        }
-    }
-}
-
 // A block has all columns of `strips` times R rows, which lie together in y. A thread loads vectors of V S elements and their neighbours.
 // Three blocks at least where nothing goes through shared memory: otherwise the compiler sinks loads to save registers it need not save
 // (bf16 large 123 instead of 118 us); the others are faster with what it chooses.
@@ -262,18 +209,33 @@ struct Problem {
     bool vectors() const {
         return whole_rows<K, S, 0, V, R>() || whole_rows<K, S, 1, V, R>();
     }
+    template <int K, int S, int V, int R>
+    bool lanes() const {
+        const PoolShape shape{int(images), H, W, rows, columns};
+        if (padding == 0) return pool_by_lanes<LanePlan<K, S, 0, V, R>>(x, y, shape, stream);
+        return padding == 1 && pool_by_lanes<LanePlan<K, S, 1, V, R>>(x, y, shape, stream);
+    }
+    template <int K, int S, int V, int R>
+    bool padded_lanes() const {  // where rows of y are whole vectors
+        return padding == 1 && pool_by_lanes<LanePlan<K, S, 1, V, R>, true>(x, y, {int(images), H, W, rows, columns}, stream);
+    }
 
     bool specialised(int k, int s) const {
-        const bool few = images * rows * columns < kFew;
+        const int64_t outputs = images * rows * columns;
+        const bool few = outputs < kFew, some = outputs < kSome;
 #if MSBENCH_FP32
-        if (k == 2 && s == 1) return (!few && vectors<2, 1, 2, 4>()) || elements<2, 1, 2, 2>();
-        if (k == 3 && s == 1) return (!few && vectors<3, 1, 4, 2>()) || elements<3, 1, 2, 2>();
-        if (k == 4 && s == 2) return (!few && vectors<4, 2, 2, 4>()) || elements<4, 2, 1, 2>();
+        if (k == 2 && s == 1) return (some && lanes<2, 1, 4, 2>()) || (!few && vectors<2, 1, 2, 4>()) || elements<2, 1, 2, 2>();
+        if (k == 3 && s == 1) return lanes<3, 1, 4, 2>() || elements<3, 1, 2, 2>();
+        if (k == 4 && s == 2) return (few ? lanes<4, 2, 2, 1>() : lanes<4, 2, 2, 2>()) || elements<4, 2, 1, 2>();
         if (k == 3 && s == 2) return vectors<3, 2, 2, 4>() || elements<3, 2, 1, 2>();
 #else
-        if (k == 2 && s == 1) return (few ? vectors<2, 1, 4, 2>() : vectors<2, 1, 4, 4>()) || elements<2, 1, 2, 2>();
-        if (k == 3 && s == 1) return (few ? vectors<3, 1, 4, 2>() : vectors<3, 1, 4, 4>()) || elements<3, 1, 2, 2>();
-        if (k == 4 && s == 2) return (!few && vectors<4, 2, 4, 2>()) || vectors<4, 2, 2, 1>() || elements<4, 2, 2, 2>();
+        if (k == 3 && s == 1 && (padded_lanes<3, 1, 8, 4>() || padded_lanes<3, 1, 4, 4>())) return true;
+        if (k == 4 && s == 2 && !some && padded_lanes<4, 2, 4, 2>()) return true;
+        if (k == 2 && s == 1 && some && (few ? lanes<2, 1, 2, 4>() : lanes<2, 1, 2, 8>())) return true;
+        if (k == 3 && s == 1 && some && (few ? lanes<3, 1, 2, 4>() : lanes<3, 1, 2, 8>())) return true;
+        if (k == 2 && s == 1) return vectors<2, 1, 4, 4>() || elements<2, 1, 2, 2>();
+        if (k == 3 && s == 1) return vectors<3, 1, 4, 4>() || elements<3, 1, 2, 2>();
+        if (k == 4 && s == 2) return lanes<4, 2, 2, 2>() || elements<4, 2, 2, 2>();
         if (k == 3 && s == 2) return vectors<3, 2, 4, 4>() || vectors<3, 2, 2, 2>() || elements<3, 2, 2, 2>();
 #endif
         return false;

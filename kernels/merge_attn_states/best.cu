@@ -35,19 +35,19 @@ __device__ float smaller_weight(float distance) {
 // A row is `groups` of kWidth elements; a block has blockDim.y heads of one token.
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads) merge(const scalar_t* Va, const scalar_t* Vb, const scalar_t* la,
-                                                  const scalar_t* lb, scalar_t* V, scalar_t* lse, int64_t T, int H, int groups) {
-    const int64_t token = blockIdx.y;
+                                                  const scalar_t* lb, scalar_t* V, scalar_t* lse, int T, int H, int groups) {
+    const int token = blockIdx.y;
     const int head = blockIdx.x * blockDim.y + threadIdx.y;
     if (head >= H) return;
-    const int64_t row = token * H + head, state = head * T + token;
+    const int row = token * H + head, state = head * T + token;
     for (int at = threadIdx.x; at < groups; at += blockDim.x) {
-        const auto first = msbench::load_group<kWidth>(Va, row * groups + at);
-        const auto second = msbench::load_group<kWidth>(Vb, row * groups + at);
+        const int64_t place = static_cast<int64_t>(row) * groups + at;
+        const auto first = msbench::load_group<kWidth>(Va, place), second = msbench::load_group<kWidth>(Vb, place);
         const float a = finite(la[state]), b = finite(lb[state]);
         const float weight = smaller_weight(fabsf(a - b));
         const float most = msbench::reciprocal_fast(1.0f + weight), least = weight * most;
         const Merge merged = a >= b ? Merge{most, least} : Merge{least, most};
-        msbench::store_group(V, row * groups + at, msbench::mapped<scalar_t>(merged, first, second));
+        msbench::store_group(V, place, msbench::mapped<scalar_t>(merged, first, second));
         if (at == 0) lse[state] = msbench::from_float<scalar_t>(fmaxf(a, b) + kLn2 * __log2f(1.0f + weight));
     }
 }
@@ -62,6 +62,6 @@ extern "C" cudaError_t merge_attn_states(const scalar_t* Va, const scalar_t* Vb,
     const dim3 threads(across, kThreads / across);
     const dim3 blocks(static_cast<unsigned>(msbench::ceil_div(H, threads.y)), static_cast<unsigned>(T));
     const auto kernel = packets ? merge<kPacket> : merge<1>;
-    kernel<<<blocks, threads, 0, stream>>>(Va, Vb, la, lb, V, lse, T, static_cast<int>(H), groups);
+    kernel<<<blocks, threads, 0, stream>>>(Va, Vb, la, lb, V, lse, static_cast<int>(T), static_cast<int>(H), groups);
     return cudaGetLastError();
 }

@@ -6,22 +6,26 @@
 //
 // Plans:
 //   one_block    to 1024 packets.
-//   one_cluster  to 16384 packets: 16 blocks exchange their sums through distributed shared memory.
-//   look_back    to 65536 packets (Merrill and Garland 2016): a tile publishes its sum, then adds up what the tiles before it have
-//                published, 32 at a time, back to one that knows its whole prefix, and publishes its own. State and value share a
-//                64-bit word, so no fence is needed. The order of these sums, and so the last bits, may differ from run to run.
+//   one_cluster  to 8192 packets: 16 blocks exchange their sums through distributed shared memory.
+//   by_mail      to 262144 packets: each of up to 128 blocks sends its sum to all blocks behind it (msbench_mail_ahead.cuh), so that what is
+//                waited for is one trip through L2, however many blocks there are.
 //   wave_scan    beyond: blocks that stay publish sums of tiles some tiles before they need those of others, so that there is no
 //                chain of prefixes, no launch that clears states, and loads are under way at all times: 154 us for 2^26 in fp32, 83 in bf16.
 // x and y may miss a 16-byte boundary by the same number of elements; where they miss it by different ones, all goes by elements, and
-// look_back takes what one_cluster leaves.
+//   look_back    takes what by_mail leaves (Merrill and Garland 2016): a tile publishes its sum, then adds up what the tiles before it have
+//                published, 32 at a time, back to one that knows its whole prefix, and publishes its own. State and value share a
+//                64-bit word, so no fence is needed. The order of these sums, and so the last bits, may differ from run to run.
 //
 // Bound: each element read once and written once, 125 us for 2^26 in fp32, 63 in bf16.
+// Measured (H200, 2026-11-26, cold, an empty kernel is 4.25): 2^18 7.6 us in fp32 and 7.0 in bf16, where looking back behind a memset took 9.2 and
+// 8.5; 1000003 9.3 and 7.9, by waves 10.8 and 9.9; 2^16 in fp32 7.2, by a cluster 7.3, which wins below.
 // Lost (H200, November 2026): waves of one tile a multiprocessor, in which all blocks wait for all sums: 342 us for 2^26 in fp32, since
 // each wave costs what its slowest block does; looking back at all sizes, 182 us, and 124 in bf16, where a loop over a packet's elements
 // put every packet on the stack (without it, with tickets and a block fewer a multiprocessor, 110); looking back at 128 tiles at a
-// time, 205 us, where 32 take 181; a cluster with four packets a thread, 9.6 us at 2^18 where look-back takes 7.8.
+// time, 205 us, where 32 take 181; a cluster with four packets a thread, 9.6 us at 2^18 where look-back took 7.8.
 
 #include "msbench_cluster.cuh"
+#include "msbench_mail_ahead.cuh"
 #include "msbench_packets.cuh"
 #include "msbench_scan.cuh"
 #include "msbench_wave_scan.cuh"
@@ -29,10 +33,9 @@
 namespace {
 
 constexpr int kPacket = 16 / sizeof(scalar_t);
-constexpr int kThreads = 1024, kClusterBlocks = 16;
-constexpr int64_t kManyPackets = 65536;  // for look_back
-constexpr int kTileThreads = sizeof(scalar_t) == 4 ? 512 : 256, kHeld = 4;  // look-back; packets of a thread
-constexpr int kLeastTile = kTileThreads * 2 * kHeld;                        // elements
+constexpr int kThreads = 1024, kClusterBlocks = 16, kMailThreads = 512;
+constexpr int64_t kClusterPackets = 8192;
+constexpr int kTileThreads = sizeof(scalar_t) == 4 ? 512 : 256, kHeld = 8, kTile = kTileThreads * kHeld;  // look-back; elements of a thread, a tile
 
 struct Arrays {
     const scalar_t* x;
@@ -156,6 +159,17 @@ __global__ void __launch_bounds__(kThreads) one_cluster(Arrays a) {
     tile.store(a, blockIdx.x, base + own.before);
 }
 
+template <int kWidth, int kCount>
+__global__ void __launch_bounds__(kMailThreads) by_mail(Arrays a) {
+    __shared__ float of_warp[32];
+    Tile<kWidth, kCount> tile;
+    tile.load(a, blockIdx.x);
+    msbench::expect_sums();
+    const auto own = tile.scan(of_warp);
+    const float before = msbench::sum_of_blocks_before(own.total);
+    tile.store(a, blockIdx.x, before + own.before);
+}
+
 enum State : unsigned { kEmpty = 0, kSum = 1, kPrefix = 2 };  // of a tile; zeros are kEmpty
 
 __device__ void publish(volatile unsigned long long* tile, State state, float value) {
@@ -179,11 +193,10 @@ __device__ float sum_before(const volatile unsigned long long* tiles, int tile) 
     }
 }
 
-template <int kWidth, int kCount>
 __global__ void __launch_bounds__(kTileThreads) look_back(Arrays a, volatile unsigned long long* tiles) {
     __shared__ float of_warp[32], ahead;
     const int own = blockIdx.x;  // blocks start in the order of their index
-    Tile<kWidth, kCount> tile;
+    Tile<1, kHeld> tile;
     tile.load(a, own);
     const auto scan = tile.scan(of_warp);
     if (threadIdx.x < 32) {
@@ -203,25 +216,32 @@ cudaError_t launch(const Arrays& a, void* workspace, cudaStream_t stream) {
     using msbench::Launch;
     const int64_t packets = msbench::ceil_div(a.head + a.n, kWidth);
     if (packets <= kThreads) return Launch(1, unsigned(msbench::ceil_div(packets, 32) * 32), stream)(one_block<kWidth>, a);
-    if (packets <= kClusterBlocks * kThreads) {
+    if (packets <= kClusterPackets) {
         const unsigned threads = unsigned(msbench::ceil_div(packets, kClusterBlocks * 32) * 32);
         return msbench::launch_clusters(kClusterBlocks, Launch(kClusterBlocks, threads, stream), one_cluster<kWidth>, a);
     }
+    const auto mail = [&](auto kernel, int held) {
+        return Launch(unsigned(msbench::ceil_div(packets, kMailThreads * held)), kMailThreads, stream)(kernel, a);
+    };
+    constexpr int64_t kInLine = msbench::kMostInLine * kMailThreads;
     if constexpr (kWidth > 1) {
-        if (packets > kManyPackets) return msbench::wave_scan(a.x, a.y, a.n, a.head, workspace, stream);
+        if (packets <= 2 * kInLine) return mail(by_mail<kWidth, 2>, 2);
     }
-    constexpr int kCount = kWidth == 1 ? 2 * kHeld : kHeld;
-    const int64_t tiles = msbench::ceil_div(packets, kTileThreads * kCount);
-    const cudaError_t error = cudaMemsetAsync(workspace, 0, tiles * sizeof(unsigned long long), stream);
-    if (error != cudaSuccess) return error;
-    return Launch(unsigned(tiles), kTileThreads, stream)(look_back<kWidth, kCount>, a,
-                                                         static_cast<volatile unsigned long long*>(workspace));
+    if (packets <= 4 * kInLine) return mail(by_mail<kWidth, 4>, 4);
+    if constexpr (kWidth > 1) {
+        return msbench::wave_scan(a.x, a.y, a.n, a.head, workspace, stream);
+    } else {
+        const int64_t tiles = msbench::ceil_div(packets, kTile);
+        const cudaError_t error = cudaMemsetAsync(workspace, 0, tiles * sizeof(unsigned long long), stream);
+        if (error != cudaSuccess) return error;
+        return Launch(unsigned(tiles), kTileThreads, stream)(look_back, a, static_cast<volatile unsigned long long*>(workspace));
+    }
 }
 
 }  // namespace
 
 extern "C" size_t prefix_sum_workspace(int64_t N) {
-    const size_t look_back_bytes = (msbench::ceil_div(N, kLeastTile) + 1) * sizeof(unsigned long long);  // one more for the head
+    const size_t look_back_bytes = msbench::ceil_div(N, kTile) * sizeof(unsigned long long);
     return std::max(look_back_bytes, msbench::wave_scan_bytes<scalar_t>(N));
 }
 

@@ -1,6 +1,8 @@
 // y = A x with A in COO, in no order.
 //
 // Plans, by rows:
+// - `cluster_sums`, up to 4096 rows, 120 000 entries and a short x: a cluster of 16 blocks has a band of the rows, or an eighth of the entries,
+//   and its blocks send each other what they have added up (msbench_cluster_sums.cuh): no barrier of the grid.
 // - `block_sums`, up to 32768: a block of 1024 threads on each multiprocessor has all of its entries under way at once, and x, if it is
 //   short, for shared memory, so that this is one trip; products are added up in shared memory, and behind a grid barrier those sums of
 //   all blocks (msbench_block_sums.cuh). One cooperative launch.
@@ -16,12 +18,15 @@
 // on, were measured apart (msbench_block_sums.cuh).
 // Large: 459 (349 and 111), before 546; 1024 threads with 8 entries 463, and 512 with 16 462, but two blocks on a multiprocessor, which
 // leave L1 less room for x, 509 at best. Products in chunks that stay in L2: 498 and more. Ordering costs 17 us.
-// H200, 2026-11-26: touching y at once takes 0.2 off at 8192 and 16384 rows. One cluster of 16 blocks in place of the grid takes 9.7 for 10.0 at
-// 1024 rows, and 10.6 for 10.2 at 2048.
+// H200, 2026-11-26: touching y at once takes 0.2 off at 8192 and 16384 rows. 1024, 2048 and 4096 rows by `block_sums` 9.9, 10.0 and 10.6, by
+// `cluster_sums` 8.2 (bf16 7.8), 8.4 and 9.8; 8192 rows 11.6 and 11.9. More than one try of an addition takes 0.2 to 0.6 off `block_sums`, and
+// costs 1.5 where rows are skewed.
 
 #include "msbench_add_quad.cuh"
 #include "msbench_block_sums.cuh"
+#include "msbench_cluster_sums.cuh"
 #include "msbench_entries.cuh"
+#include "msbench_held_vector.cuh"
 #include "msbench_product_bins.cuh"
 #include "msbench_sum_products.cuh"
 
@@ -32,6 +37,58 @@ struct Matrix {
     const int32_t *row_indices, *columns;
     int total;
 };
+
+using msbench::ClusterSums;
+constexpr int64_t kFewRows = 4096, kFewest = 30'000, kFewEntries = 120'000;  // limits of `cluster_sums`
+constexpr int kLogCluster = 4, kBands = 4, kCopies = 4;
+
+// x is held in shared memory. `chunk`: entries of a block, of which a warp takes 32 at a time.
+template <int kThreads, int kFlight>
+__global__ void __launch_bounds__(kThreads, 1024 / kThreads)
+    cluster_sums(const __grid_constant__ Matrix A, const scalar_t* x, scalar_t* y, int cols, int chunk, const __grid_constant__ ClusterSums sums) {
+    extern __shared__ __align__(16) float shared[];
+    sums.begin(shared);
+    scalar_t* const table = reinterpret_cast<scalar_t*>(shared + ClusterSums::kBarrier + (1 + sums.copies) * sums.band);
+    const int tid = threadIdx.x, end = min((sums.share() + 1) * chunk, A.total), first_row = sums.first_row();
+    bool first = true;
+    for (int begin = sums.share() * chunk; first || begin + tid / 32 * 32 < end; begin += kFlight * kThreads, first = false) {
+        const int left = end - begin - tid, left_of_warp = left + tid % 32, at = begin + tid;
+        const int32_t *const rows = msbench::kept(A.row_indices + at), *const columns = msbench::kept(A.columns + at);
+        const scalar_t* const values = msbench::kept(A.values + at);
+        int row[kFlight], column[kFlight];
+        scalar_t value[kFlight];
+#pragma unroll
+        for (int i = 0; i < kFlight; ++i) {
+            row[i] = -1;
+            if (i * kThreads < left) {
+                row[i] = msbench::load_once(rows + i * kThreads);
+                column[i] = msbench::load_once(columns + i * kThreads);
+                value[i] = msbench::load_once(values + i * kThreads);
+            }
+        }
+        if (first) {
+            msbench::begin_copy(table, x, cols);
+            sums.clear(shared, y);
+            msbench::end_copy();
+            __syncthreads();
+        }
+#pragma unroll
+        for (int i = 0; i < kFlight; ++i) {
+            if (i * kThreads >= left_of_warp) break;
+            const int own = row[i] - first_row;
+            float product = 0;
+            if (sums.has(own)) product = msbench::to_float(value[i]) * msbench::to_float(table[column[i]]);
+            sums.add(shared, own, product);
+        }
+    }
+    sums.collect(shared, [&](int row, float sum) { y[row] = msbench::from_float<scalar_t>(sum); });
+}
+
+template <int kThreads>
+cudaError_t launch_clusters(const Matrix& A, const scalar_t* x, scalar_t* y, int64_t cols, const ClusterSums& sums, cudaStream_t stream) {
+    const int chunk = int(msbench::ceil_div(msbench::ceil_div(A.total, sums.shares()), 32) * 32);
+    return sums.launch(kThreads, msbench::vector_bytes(cols), stream, cluster_sums<kThreads, 2>, A, x, y, int(cols), chunk, sums);
+}
 
 using BlockSums = msbench::BlockSums;
 constexpr int kTableFlight = 4, kMostTable = kTableFlight * BlockSums::kThreads;  // columns of an x that is held in shared memory
@@ -179,6 +236,10 @@ extern "C" cudaError_t spmv_coo(const scalar_t* values, const int32_t* row_indic
                                 const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, int64_t nnz, void* workspace,
                                 size_t, cudaStream_t stream) {
     const Matrix A = {values, row_indices, col_indices, int(nnz)};
+    if (rows <= kFewRows && nnz <= kFewEntries && cols <= kMostTable) {
+        if (nnz <= kFewest) return launch_clusters<1024>(A, x, y, cols, ClusterSums(rows, kLogCluster, kBands, 1, kCopies), stream);
+        return launch_clusters<512>(A, x, y, cols, ClusterSums(rows, kLogCluster, 1, msbench::kMostGroups, kCopies), stream);
+    }
     if (rows <= BlockSums::kMostRows) {
         const BlockSums sums(workspace, rows, nnz);
         return cols <= kMostTable ? launch_block<true>(A, x, y, cols, sums, stream)

@@ -24,6 +24,8 @@
 // same lines at once.
 // H200, 2026-11-26, bf16 and fp32, without and with entries and x asked for while offsets are under way: 2¹⁰ rows 6.5 and 6.6, 6.3 and 6.3; 2¹²
 // 6.9 and 7.2, 6.7 and 7.0; 2¹⁴ 7.6 and 7.9, 7.5 and 7.8. By bulk copies it costs 0.2. Blocks of 128 threads take up to 0.6 more.
+// Entries loaded from where even rows have them, at once with offsets and x, and multiplied before the rows are known: 0.4 less from 2¹² to 2¹³ rows,
+// as much at others, 1.5 more where 2¹² rows are skewed, and 25 more at 2¹⁵. Touching y early, as spmv_ell does, gains nothing.
 
 #include <algorithm>
 
@@ -41,6 +43,7 @@ constexpr int64_t kResidentBlocks = 132 * kBlocks, kResident = kResidentBlocks *
 // Blocks for very long rows: not more than have a step each for all entries, and half as many where others would have to wait.
 constexpr int kPartBlocks = 32, kStepEntries = kThreads * kFlight;
 constexpr int64_t kLeastShared = 400'000, kManyEntries = 1 << 22;
+constexpr size_t kMostTable = 32 * 1024;  // bytes of x that each of the blocks that share entries copies
 
 // Every `stride`-th entry from `first` on, times x.
 __device__ float dot(const msbench::CsrMatrix& A, const scalar_t* x, int first, int end, int stride) {
@@ -129,7 +132,9 @@ extern "C" cudaError_t spmv_csr(const scalar_t* values, const int32_t* col_indic
                                 size_t, cudaStream_t stream) {
     if (nnz >= kLeastShared && nnz < kManyEntries) {
         const msbench::CsrShares A = {values, col_indices, row_offsets, int(rows), int(nnz), 0, 0};
-        return msbench::multiply_by_csr_shares<512, 3>(A, x, y, stream);
+        if (nnz <= msbench::kSharedByOneWave && msbench::vector_bytes(cols) <= kMostTable)
+            return msbench::multiply_by_csr_shares<1024, 1, true>(A, x, y, cols, stream);
+        return msbench::multiply_by_csr_shares<512, 3, false>(A, x, y, cols, stream);
     }
     const msbench::CsrMatrix A = msbench::csr_matrix(values, col_indices, row_offsets, rows, nnz);
     const int64_t mean = msbench::ceil_div(nnz, rows);

@@ -3,7 +3,8 @@
 // Plans, by size:
 // - `on_chip`: each block copies all of x, up to 128 KiB, to shared memory while the entries of its rows are under way: one trip to
 //   memory, where gathers from L2 make a second one. While all blocks run at once, and their copies move no more than four times as much
-//   as the entries. The copy goes first: a version that began with the entries took 4 us longer (w = 327).
+//   as the entries. The copy goes first: a version that began with the entries took 4 us longer (w = 327). A row has lanes enough for all of its
+//   entries to be under way, six to a lane. y is touched at once: what is stored last waits for its address to be translated, else.
 // - `walk` (msbench_ell_walk.cuh) from 2²³ entries on, in fours: blocks that stay, and clusters of them that hold part of x.
 // - `groups`, `blocks`, else: kLanes threads or a block share a row; every thread has kFlight entries under way, columns and values at
 //   once, since in this format nobody has to ask first where a row begins. Where rows are multiples of four and aligned, and fill the GPU,
@@ -16,6 +17,9 @@
 // Measured (H100, 2026-11-26, an empty call is 4.7 us) without the first two plans, and with them: 2048 rows, w = 327; 163; 81; 40; 20; 10:
 // 10.8; 8.7; 7.8; 7.0; 6.8; 6.5 us, and 8.9; 7.6; 6.9; 6.5; 6.3; 6.3 (bf16 9.7; 8.5; 7.1; 6.9; 6.5; 6.2, and 8.5; 7.1; 6.5; 6.4; 6.2; 6.2).
 // Large 264, and 215 (bf16 246, and 196).
+// H200, 2026-11-26 (empty: 4.4), w = 10; 20; 40; 81; 163; 327 without touching y, and with that and six entries to a lane: 6.1; 6.3; 6.7; 6.95; 7.4;
+// 8.5, and 5.7; 5.9; 6.2; 6.5; 6.9; 8.1 (bf16 6.0; 6.2; 6.4; 6.6; 7.1; 8.2, and 5.7; 5.9; 6.0; 6.4; 6.8; 7.8). Copies of x that the blocks of a cluster
+// make for each other (multicast) cost up to 4 us, and a warp that runs through the code before the others need it gains 0.1 at most.
 
 #include <algorithm>
 
@@ -96,6 +100,7 @@ __global__ void __launch_bounds__(1024)
     scalar_t* const x = reinterpret_cast<scalar_t*>(raw);
     msbench::begin_copy(x, x_global, cols);
     const int row = blockIdx.x * (blockDim.x / kLanes) + threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
+    if (threadIdx.x == 0) asm volatile("prefetch.global.L2 [%0];" ::"l"(y + row));
     const int64_t start = int64_t(row) * w;
     const int end = row < rows ? w : 0;
     int32_t column[kFlight];
@@ -154,7 +159,7 @@ cudaError_t launch(const Ell& A) {
 
 // Of a block.
 int64_t rows_on_chip(int lanes) {
-    return std::max(16, 256 / lanes);
+    return lanes <= 4 ? 64 : lanes <= 16 ? 32 : 16;
 }
 
 template <int kLanes, int kFlight>
@@ -177,15 +182,15 @@ extern "C" cudaError_t spmv_ell(const scalar_t* values, const int32_t* col_ids, 
                                 int64_t rows, int64_t cols, int64_t w, void*, size_t, cudaStream_t stream) {
     const Ell A = {values, col_ids, x, y, rows, cols, w, stream};
     int lanes = 4;
-    while (lanes < 64 && 3 * lanes < w && 2 * lanes * rows <= kResident) lanes *= 2;
+    while (lanes < 64 && 6 * lanes < w && 2 * lanes * rows <= kResident) lanes *= 2;
     const int64_t x_bytes = int64_t(msbench::vector_bytes(cols)), copies = msbench::ceil_div(rows, rows_on_chip(lanes)) * x_bytes;
     const int64_t entries = rows * w * int64_t(sizeof(scalar_t) + sizeof(int32_t));
     if (x_bytes <= kMostOnChip && copies <= std::min(4 * entries, kCopies) && lanes * rows <= kResident && w <= 8 * lanes) {
-        if (lanes == 4) return launch_on_chip<4, 3>(A);
-        if (lanes == 8) return launch_on_chip<8, 3>(A);
-        if (lanes == 16) return launch_on_chip<16, 3>(A);
-        if (lanes == 32) return w <= 96 ? launch_on_chip<32, 3>(A) : launch_on_chip<32, 6>(A);
-        return w <= 192 ? launch_on_chip<64, 3>(A) : launch_on_chip<64, 6>(A);
+        if (lanes == 4) return w <= 12 ? launch_on_chip<4, 3>(A) : launch_on_chip<4, 6>(A);
+        if (lanes == 8) return launch_on_chip<8, 6>(A);
+        if (lanes == 16) return launch_on_chip<16, 6>(A);
+        if (lanes == 32) return launch_on_chip<32, 6>(A);
+        return launch_on_chip<64, 6>(A);
     }
     if (w % 4 == 0 && w / 4 <= 32 && rows * w >= 4 * kResident && msbench::fours_allowed(col_ids, values)) {
         if (rows * w >= kManyEntries) {

@@ -5,23 +5,26 @@
 // is the ordered value, then ~index, so that all keys differ and the rule for ties needs no code of its own.
 //
 // Plans:
-//   rank_all      to 4096 elements: a block finds the places of 32 elements among all; blocks do not talk.
-//   one_block     to 16384, if k <= 64: a block has all of x in registers, and exchanges maxima and candidates in shared memory.
-//   one cluster   to 512 KiB: 16 blocks exchange maxima, then candidates, through distributed shared memory.
-//   grid          beyond: 132 blocks, cooperative, exchange through L2.
+//   rank_all        to 1024 elements: a block finds the places of 32 elements among all; blocks do not talk.
+//   rank_by_search  to 4096: the same, by looking all elements up among 32 in order.
+//   in_registers    to 16384, if k <= 64: each of 16 blocks has all of x in registers and finds all candidates, and the places of a
+//                   sixteenth of them; blocks do not talk.
+//   one cluster     to 512 KiB: 16 blocks exchange maxima, then candidates, through distributed shared memory.
+//   grid            beyond: 132 blocks, cooperative, exchange through L2.
 // The last two are one kernel. A thread keeps the best of its packets, and reads the others again only if the second best reaches
 // the bound, too. Neighbouring runs of 32 packets go to different blocks and neighbouring lanes to different groups, so that sorted
 // inputs spread like others. Where a block finds more than the few slots that all blocks compare, it keeps its k largest (a pivot
 // search in shared memory), and block 0 ranks what all have.
 //
 // Bound: N elements read, one launch and two barriers.
-// Measured (cold, fp32 and bf16): H200, 2026-11-23, k = 128: 1024 elements 5.0, 4096 7.0 us (half of what exceeds a launch is comparing),
-// 16384 and 65536 9.0 and 9.5 us, 2^24 27 and 22 us, of which reading takes 15 and 11. H100, 2026-11-26: one_block at 16384, k = 32, 9.7 and
-// 9.6 us, one cluster 10.9 and 11.0. Lost there: one_block with k = 128, 11.7 for 11.0 and 11.3; at 4096 8.6 and 10.9 with k = 32 and 128 for
-// 8.4: a block alone takes long to rank 150 candidates.
+// Measured (cold, fp32 and bf16): H200, 2026-11-26, an empty kernel is 4.3 us: k = 64, 1024 elements 6.1, 4096 6.8 and 7.1, 16384 9.7 and 9.8;
+// k = 128, 16384 10.2 and 10.7, 65536 10.6 and 10.7. 2026-11-23: 2^24 27 and 22 us, of which reading takes 15 and 11.
+// Lost: comparing with all at 4096, 8.1 and 8.6; in_registers there, 8.1 and 8.3, and at 16384 with k = 128, 11.0 and 11.2; one block for 16,
+// 0.3 us more, 1.2 with k = 128; groups of two threads, 0.3 us more.
 
 #include "msbench.cuh"
 #include "msbench_cluster.cuh"
+#include "msbench_rank_by_search.cuh"
 #include "msbench_select.cuh"
 #include "msbench_top_entries.cuh"
 
@@ -36,7 +39,7 @@ using Output = msbench::TopOutput<scalar_t>;
 
 constexpr int kThreads = msbench::kSelectThreads, kWarps = kThreads / 32, kMaxK = 128;
 constexpr int kPacket = Packet::kSize, kUnroll = 4;
-constexpr int64_t kFew = 4096, kInOneBlock = 16384, kFewWanted = 64, kOneClusterBytes = 512 << 10;
+constexpr int64_t kFew = 4096, kInRegisters = 16384, kFewWanted = 64, kOneClusterBytes = 512 << 10;
 constexpr int kMostBlocks = 132, kMostGroups = 528, kMostSlots = 2112, kRanked = 512;
 
 template <bool kCluster>
@@ -67,35 +70,36 @@ struct Shared {
     int count;
 };
 
-template <int kMost>
 __global__ void __launch_bounds__(kThreads) rank_all(Output out, int n) {
-    __shared__ alignas(16) unsigned keys[kMost];
-    scalar_t raw[kMost / kThreads];
-#pragma unroll
-    for (int i = 0; i < kMost / kThreads; ++i) {
-        if (i * kThreads + threadIdx.x < n) raw[i] = out.x[i * kThreads + threadIdx.x];
-    }
-#pragma unroll
-    for (int i = 0; i < kMost / kThreads; ++i) {
-        const int at = i * kThreads + threadIdx.x;
-        keys[at] = at < n ? ~ordered_value(msbench::to_float(raw[i])) : msbench::kMissingKey;  // the largest first
-    }
-    const unsigned place = msbench::rank_among(keys, n), index = blockIdx.x * 32 + threadIdx.x;
-    if (threadIdx.x < 32 && index < n) out.put(entry_key(~keys[index], index), place);
+    __shared__ alignas(16) unsigned keys[kThreads];
+    const unsigned t = threadIdx.x;
+    keys[t] = t < n ? ~ordered_value(msbench::to_float(out.x[t])) : msbench::kMissingKey;  // the largest first
+    const unsigned place = msbench::rank_among(keys, n), index = blockIdx.x * 32 + t;
+    if (t < 32 && index < n) out.put(entry_key(~keys[index], index), place);
 }
 
-// All of x in the registers of a block, so that nothing is read again: a thread's packets are kThreads apart.
-constexpr int kHeld = int(kInOneBlock) / kPacket / kThreads, kThreadGroups = kThreads / 2;
-static_assert(kHeld * kPacket <= 32);
+struct Keys {  // of rank_by_search: the largest first
+    static __device__ unsigned key(scalar_t element) { return ~ordered_value(msbench::to_float(element)); }
+};
 
-struct OneBlock {
+struct PutPlaced {
+    static constexpr bool kIndices = true;
+    Output out;
+    __device__ void put(unsigned key, int index, int place) const { out.put(entry_key(~key, index), place); }
+};
+
+// Every block has all of x in its registers: a thread's packets are kThreads apart, and kTogether threads are a group.
+constexpr int kHeld = int(kInRegisters) / kPacket / kThreads, kTogether = 4, kThreadGroups = kThreads / kTogether, kShares = 16;
+static_assert(kFewWanted <= kThreadGroups);
+
+struct InRegisters {
     Key group[kThreadGroups], list[kHeld * kThreads * kPacket];
     int count;
 };
 
-__global__ void __launch_bounds__(kThreads, 1) one_block(Source source, Output out) {
+__global__ void __launch_bounds__(kThreads, 1) in_registers(Source source, Output out) {
     extern __shared__ __align__(16) unsigned char raw_shared[];
-    auto& [group, list, count] = *reinterpret_cast<OneBlock*>(raw_shared);
+    auto& [group, list, count] = *reinterpret_cast<InRegisters*>(raw_shared);
     const int t = threadIdx.x, lane = t % 32;
     Packet raw[kHeld];
 #pragma unroll
@@ -109,8 +113,9 @@ __global__ void __launch_bounds__(kThreads, 1) one_block(Source source, Output o
         own[u] = t + u * kThreads < source.packets ? entry_key(packet_max(raw[u]), t + u * kThreads) : 0;
         most = max(most, own[u]);
     }
-    most = max(most, __shfl_down_sync(~0u, most, 16));
-    if (lane < 16) group[t / 32 * 16 + lane] = most;
+#pragma unroll
+    for (int d = 32 / kTogether; d < 32; d *= 2) most = max(most, __shfl_xor_sync(~0u, most, d));
+    if (lane < 32 / kTogether) group[t / 32 * (32 / kTogether) + lane] = most;
     __syncthreads();
     const Key least = msbench::pivot_bound(group, kThreadGroups, out.k);
 
@@ -118,29 +123,12 @@ __global__ void __launch_bounds__(kThreads, 1) one_block(Source source, Output o
 #pragma unroll
     for (int u = 0; u < kHeld; ++u) {
         if (own[u] == 0 || own[u] < least) continue;
-#pragma unroll
-        for (int e = 0; e < kPacket; ++e) {
-            const Key key = entry_key(ordered_value(msbench::to_float(raw[u].lane[e])), t + u * kThreads);
-            hits |= key >= least && source.has(source.index_of(t + u * kThreads, e)) ? 1u << (u * kPacket + e) : 0;
-        }
+        hits |= msbench::elements_above(source, raw[u], t + u * kThreads, least) << (u * kPacket);
     }
-    if (__any_sync(~0u, hits != 0)) {
-        const int mine = __popc(hits), through = msbench::warp_inclusive(mine);
-        int at = 0;
-        if (lane == 31) at = atomicAdd(&count, through);
-        at = __shfl_sync(~0u, at, 31) + through - mine;
-#pragma unroll
-        for (int u = 0; u < kHeld; ++u) {
-#pragma unroll
-            for (int e = 0; e < kPacket; ++e) {
-                const unsigned index = unsigned(source.index_of(t + u * kThreads, e));
-                if (hits >> (u * kPacket + e) & 1) list[at++] = entry_key(ordered_value(msbench::to_float(raw[u].lane[e])), index);
-            }
-        }
-    }
+    msbench::append_hits(source, raw, t, kThreads, hits, list, &count);
     __syncthreads();
     if (count > kRanked) msbench::shrink(list, &count, out.k, kRanked);
-    out.rank(list, count, list, count);
+    out.rank<kShares>(list, count, list, count, blockIdx.x);
 }
 
 template <bool kCluster>
@@ -169,7 +157,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     constexpr unsigned kStride = P::kBlocks * kThreads;
     const unsigned start = (warp * P::kBlocks + block) * 32 + lane;
     unsigned best = 0, best_packet = 0, second = 0, second_packet = 0;  // the two packets with the largest elements
-    Packet best_raw;
+    Packet best_raw[1];
     for (int step = 0; step < steps; step += kUnroll) {
         Packet raw[kUnroll];
 #pragma unroll
@@ -182,7 +170,7 @@ __global__ void __launch_bounds__(kThreads, 1)
             const unsigned most = packet < source.packets ? packet_max(raw[u]) : 0;
             if (most > best) {
                 second = best, second_packet = best_packet;
-                best = most, best_packet = packet, best_raw = raw[u];
+                best = most, best_packet = packet, best_raw[0] = raw[u];
             } else if (most > second) {
                 second = most, second_packet = packet;
             }
@@ -209,7 +197,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     const Key least = msbench::pivot_bound(board.group, kAllGroups, out.k);
 
     const bool hit = own != 0 && own >= least, more = hit && second != 0 && entry_key(second, second_packet) >= least;
-    if (__any_sync(~0u, hit)) msbench::append_packet(source, best_raw, hit, best_packet, least, 0, list, &count, P::kList);
+    const unsigned found_here = hit ? msbench::elements_above(source, best_raw[0], best_packet, least) : 0;
+    msbench::append_hits(source, best_raw, best_packet, 0, found_here, list, &count);
     for (unsigned hits = __ballot_sync(~0u, more); hits; hits &= hits - 1) {  // a warp reads what one of its lanes has read
         const int who = __ffs(hits) - 1;
         const unsigned known = __shfl_sync(~0u, best_packet, who);
@@ -239,7 +228,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     msbench::shrink(list, &count, out.k, kMaxK);
     const int found = count;
-    if (threadIdx.x < found) work->list[block][threadIdx.x] = list[threadIdx.x];
+    if (found > P::kSlots && threadIdx.x < found) work->list[block][threadIdx.x] = list[threadIdx.x];
     if (warp < P::kCopies && lane < P::kSlots) {
         board_of<kCluster>(warp, board, work).slot[block * P::kSlots + lane] = lane < found ? list[lane] : 0;
     }
@@ -259,7 +248,9 @@ __global__ void __launch_bounds__(kThreads, 1)
         if (threadIdx.x == 0) count = 0;
         __syncthreads();
         for (int other = warp; other < P::kBlocks; other += kWarps) {
-            for (int i = lane; i < kMaxK; i += 32) msbench::append(i < seen.found[other], work->list[other][i], list, &count, P::kList);
+            const int there = seen.found[other];
+            const Key* const keys = there > P::kSlots ? work->list[other] : seen.slot + other * P::kSlots;
+            for (int i = lane; i < kMaxK; i += 32) msbench::append(i < there, i < there ? keys[i] : 0, list, &count, P::kList);
         }
         msbench::shrink(list, &count, out.k, kRanked);
         out.rank(list, count, list, count);
@@ -275,15 +266,16 @@ extern "C" size_t top_k_workspace(int64_t N, int64_t) {
 extern "C" cudaError_t top_k(const scalar_t* x, scalar_t* values, int32_t* indices, int64_t N, int64_t k, void* workspace, size_t,
                              cudaStream_t stream) {
     const Output out = {x, values, indices, int(k)};
+    if (N <= kThreads) return msbench::Launch(unsigned(msbench::ceil_div(N, 32)), kThreads, stream)(rank_all, out, int(N));
     if (N <= kFew) {
-        const auto kernel = N <= kThreads ? rank_all<kThreads> : rank_all<kFew>;
-        kernel<<<unsigned(msbench::ceil_div(N, 32)), kThreads, 0, stream>>>(out, int(N));
-        return cudaGetLastError();
+        constexpr int kOwn = msbench::search::kFewest;
+        const auto kernel = msbench::search::rank_by_search<Keys, kOwn, scalar_t, PutPlaced>;
+        return msbench::Launch(unsigned(msbench::ceil_div(N, kOwn)), kThreads, stream)(kernel, x, PutPlaced{out}, int(N));
     }
     Workspace* const work = static_cast<Workspace*>(workspace);
     const Source source(x, N);
     if (k <= kFewWanted && source.packets <= kHeld * kThreads) {
-        return msbench::Launch(1, kThreads, stream).shared(sizeof(OneBlock))(one_block, source, out);
+        return msbench::Launch(kShares, kThreads, stream).shared(sizeof(InRegisters))(in_registers, source, out);
     }
     const bool cluster = N * int64_t(sizeof(scalar_t)) <= kOneClusterBytes;
     const int blocks = cluster ? Plan<true>::kBlocks : Plan<false>::kBlocks;

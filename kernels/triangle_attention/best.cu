@@ -15,10 +15,12 @@
 //
 // Bound: MUFU, 16 exponentials a clock and multiprocessor: three quarters of the large case's 8.6e9 causal pairs are 1.55 ms.
 //
-// Measured (H200, November 2026, cold; 4,32,1024,128): 1.90 ms in fp32 and 1.88 in bf16, and 2.14 and 2.13 where one query and one key in 64 are 256
-// times the size; with all lanes looking for the largest scores of any 2.29. Windows of 256 keys, 16 warps: 1.89, but 10 % slower at 128 rows.
-// The kernel before (H100), with all of seven keys' exponentials for eight rows: 2.72 and 4.68 in fp32, 2.32 and 2.68 in bf16, this then 1.89 and 2.23;
-// windows of 128 keys 1.96; 256 with three blocks a multiprocessor 1.94; rows handed to a function by address, which kept them in local memory, 2.37.
+// Measured (H200, November 2026, cold; 4,32,1024,128): 1.89 ms in fp32 and 1.87 in bf16, and 2.01 and 1.98 where one query and one key in 64 are 256
+// times the size; with all lanes looking for the largest scores of any 2.29, and with one list after another for a lane's 2.14. 1,96,256,128 in
+// fp32: 112 us for 119 with lists that a lane sorts pattern by pattern, or that come behind the keys, and smaller groups. Windows of 256 keys, 16
+// warps: 1.89 ms, but 10 % slower at 128 rows; of 128 keys 1.96, with five blocks a multiprocessor 1.92; 256 with three 1.95.
+// The kernel before (H100), with all of seven keys' exponentials for eight rows: 2.72 and 4.68 in fp32, 2.32 and 2.68 in bf16, this then 1.89 and
+// 2.23; rows handed to a function by address, which kept them in local memory, 2.37.
 //
 // Lost (H200): what is not exponentials hardly hides behind them. Two rows a thread, of three patterns in place of fifteen, take 2.15 ms, three 1.99;
 // two rows of two channels 2.01, three 1.95, four (24 warps) 1.94; two or three rows of keys and values that are pairs of bf16 in shared memory 2.04
@@ -26,6 +28,7 @@
 // shared memory that pass by registers: 2.11 for 2.01.
 #include "msbench_channel_rows.cuh"
 #include "msbench_launch.cuh"
+#include "msbench_mma.cuh"  // shared_address
 #include "msbench_pattern_softmax.cuh"
 
 #include <algorithm>
@@ -39,7 +42,8 @@ using namespace key_patterns;
 constexpr int kLanes = 32, kWarps = 8, kWindow = 192, kBlocks = 4;  // channels and warps of a block, keys of a window, blocks a multiprocessor
 constexpr int kFlight = 8;                                          // keys and values that a thread has under way
 constexpr float kLeast = 0x1p-64f;                                  // sums below have lost weights
-constexpr int64_t kGroupBytes = 20 << 20;                           // of keys and values that stay in L2
+constexpr int64_t kGroupBytes = 40 << 20;                           // of keys and values that stay in L2
+constexpr unsigned kFirstBlocks = 132 * kBlocks;                    // may find lists unsorted: their keys and values don't wait for them
 constexpr int kFewRows = 4, kFewKeys = 8;                           // 32 entries: a ballot
 constexpr int kMostWarps = 16;                                      // that share a tile's keys
 constexpr int64_t kResidentWarps = 132 * 32, kFewTiles = kResidentWarps / 2;
@@ -53,6 +57,16 @@ struct Memory {
     float largest[kWarps][kLanes], least[kWarps][kLanes];
     List<kWindow> lists[kWarps];
 };
+
+// Starts copies of a list, 16 bytes a lane.
+__device__ __forceinline__ void copy_list(List<kWindow>* to, const List<kWindow>* from, int lane) {
+    constexpr int kPackets = sizeof(List<kWindow>) / 16;
+    static_assert(kPackets <= kLanes, "a packet a lane");
+    if (lane >= kPackets) return;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(reinterpret_cast<uint4*>(to) + lane)),
+                 "l"(reinterpret_cast<const uint4*>(from) + lane)
+                 : "memory");
+}
 
 // A warp has four rows and 32 channels of a head, and a block's warps rows below each other. Heads and channels whose keys and values fit into L2
 // follow each other; of these, long rows come first.
@@ -78,6 +92,12 @@ __global__ void __launch_bounds__(kLanes * kWarps, kBlocks)
     int counted = 0;
     for (int start = 0; start <= last; start += kWindow) {
         const bool mine = start < min(first + kRows, S);
+        const auto bring_list = [&] {
+            cudaGridDependencySynchronize();
+            if (mine) copy_list(&memory.lists[warp], own_lists + start / kWindow, lane);
+        };
+        const bool sorted = start > 0 || blockIdx.x >= kFirstBlocks;
+        if (sorted) bring_list();
         float largest = -INFINITY, least = INFINITY;
 #pragma unroll 1
         for (int begin = warp; begin < kWindow && start + begin <= last; begin += kFlight * kWarps) {
@@ -94,12 +114,8 @@ __global__ void __launch_bounds__(kLanes * kWarps, kBlocks)
                 largest = fmaxf(largest, key), least = fminf(least, key);
             }
         }
-        cudaGridDependencySynchronize();  // keys and values have not waited for the lists
-        if (mine) {
-            const uint32_t* from = reinterpret_cast<const uint32_t*>(own_lists + start / kWindow);
-            uint32_t* to = reinterpret_cast<uint32_t*>(&memory.lists[warp]);
-            for (int i = lane; i < int(sizeof(List<kWindow>) / 4); i += kLanes) to[i] = __ldcg(from + i);
-        }
+        if (!sorted) bring_list();
+        asm volatile("cp.async.wait_all;" ::: "memory");
         memory.largest[warp][lane] = largest;
         memory.least[warp][lane] = least;
         __syncthreads();

@@ -19,7 +19,7 @@ using namespace key_patterns;
 EXPORTED sorted(const float* mask, unsigned char* lists, int64_t S, int64_t B) {
     const int count = int(B * lists_of<64>(S));
     sort_keys<64><<<int(ceil_div(count * 32, kSortThreads)), kSortThreads>>>(mask, reinterpret_cast<List<64>*>(lists), int(S), count);
-    return sizeof(List<64>) == 144 ? cudaGetLastError() : -1;
+    return sizeof(List<64>) == 176 ? cudaGetLastError() : -1;
 }
 
 // Four rows of a channel a lane, over the keys of some lists one after another.
@@ -58,7 +58,7 @@ EXPORTED by_maximum(float* q, float* k, float* v, float* y, const float* mask, i
 }
 """
 
-BYTES, WINDOW = 144, 64
+BYTES, WINDOW = 176, 64
 
 
 def counts(mask: Any) -> Any:
@@ -85,7 +85,10 @@ def test_keys_are_sorted_by_the_rows_that_count_them(B: int, S: int) -> None:
             for window in range(windows):
                 if window * WINDOW > four * 4 + 3:
                     continue
-                got, start = lists[b, four, window], 32
+                got, start = lists[b, four, window], 64
+                bits = np.unpackbits(got[32:64].reshape(4, 8), axis=1, bitorder="little")
+                columns = expected[four, window * WINDOW : (window + 1) * WINDOW]
+                np.testing.assert_array_equal(bits[:, : len(columns)], columns >> np.arange(4)[:, None] & 1)
                 for pattern in range(15, 0, -1):
                     count = int(got[:32].view(np.uint16)[pattern])
                     keys = np.flatnonzero(expected[four, window * WINDOW : (window + 1) * WINDOW] == pattern)

@@ -1,4 +1,6 @@
-"""msbench_rank_by_search.cuh: in order with every number of own keys, whatever is equal, and where n is no multiple of anything."""
+"""msbench_rank_by_search.cuh: in order with every number of own keys, whatever is equal, and where n is no multiple of anything; and which
+elements these are.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,20 @@ cudaError_t with(const unsigned* x, unsigned* y, int n, int own) {
     if constexpr (kOwn < msbench::search::kMostOwn) {
         if (own > kOwn) return with<2 * kOwn>(x, y, n, own);
     }
-    const auto kernel = msbench::search::rank_by_search<Floats, kOwn, unsigned>;
-    return msbench::Launch(unsigned(msbench::ceil_div(n, kOwn)), 1024, nullptr)(kernel, x, y, n);
+    using Put = msbench::search::PutSorted<Floats, unsigned>;
+    const auto kernel = msbench::search::rank_by_search<Floats, kOwn, unsigned, Put>;
+    return msbench::Launch(unsigned(msbench::ceil_div(n, kOwn)), 1024, nullptr)(kernel, x, Put{y}, n);
 }
 EXPORTED given_own(unsigned* x, unsigned* y, int64_t n, int64_t own) { return with<32>(x, y, int(n), int(own)); }
+struct PutIndex {
+    static constexpr bool kIndices = true;
+    int* index;
+    __device__ void put(unsigned, int from, int place) const { index[place] = from; }
+};
+EXPORTED indices(unsigned* x, int* index, int64_t n) {
+    const auto kernel = msbench::search::rank_by_search<Floats, 32, unsigned, PutIndex>;
+    return msbench::Launch(unsigned(msbench::ceil_div(n, 32)), 1024, nullptr)(kernel, x, PutIndex{index}, int(n));
+}
 EXPORTED chosen(uint16_t* x, uint16_t* y, int64_t n) { return msbench::sort_by_search<Shorts, 10000>(x, y, int(n), nullptr); }
 """
 SPACE = 8  # elements behind the last that stay as they are
@@ -63,6 +75,13 @@ def test_neighbours_in_or_against_the_order(order: int) -> None:
     x = np.arange(5000)[::order] if order else np.full(5000, 3)
     x = x.astype(np.float32)
     np.testing.assert_array_equal(in_order("given_own", x, 256), np.sort(x))
+
+
+@pytest.mark.parametrize("n", [1, 33, 4096])
+def test_of_equal_keys_the_one_with_the_lower_index_comes_first(n: int) -> None:
+    x = np.random.default_rng(n).integers(-3, 4, n).astype(np.float32) + 0.5
+    _, index = called("float", SOURCE, "indices", x, np.full(n, -1, np.int32), n)
+    np.testing.assert_array_equal(index, np.argsort(x, kind="stable"))
 
 
 @pytest.mark.parametrize("n", [1, 4096, 4097, 8192, 8193, 10000])

@@ -9,6 +9,7 @@ from tests.kernels.building import called
 
 SOURCE = """
 #include <msbench_block_sums.cuh>
+#include <msbench_cluster_sums.cuh>
 #include <msbench_find_line.cuh>
 #include <msbench_launch.cuh>
 #include <msbench_long_lines.cuh>
@@ -72,6 +73,21 @@ EXPORTED block_sums(const int32_t* row, const float* term, float* sums, char* wo
     const BlockSums blocks(workspace, rows, count, int(most));
     auto* const kernel = BlockSums::stored(rows) ? in_blocks<true> : in_blocks<false>;
     return blocks.launch(0, 0)(kernel, row, term, int(count), sums, blocks);
+}
+
+__global__ void in_clusters(const int32_t* row, const float* term, int count, float* sums, const __grid_constant__ ClusterSums clusters) {
+    extern __shared__ __align__(16) float shared[];
+    clusters.begin(shared);
+    clusters.clear(shared, sums);
+    __syncthreads();
+    const int lane = threadIdx.x % 32, step = clusters.shares() * blockDim.x;
+    for (int i = clusters.share() * blockDim.x + threadIdx.x; i - lane < count; i += step)
+        clusters.add(shared, (i < count ? row[i] : -1) - clusters.first_row(), i < count ? term[i] : 0.0f);
+    clusters.collect(shared, [&](int r, float sum) { sums[r] = sum; });
+}
+EXPORTED cluster_sums(const int32_t* row, const float* term, float* sums, int64_t count, int64_t rows, int64_t bands, int64_t groups) {
+    const ClusterSums clusters(rows, 3, int(bands), int(groups), 2);
+    return clusters.launch(64, 0, 0, in_clusters, row, term, int(count), sums, clusters);
 }
 
 __global__ void fill(const int32_t* row, const float* term, int count, const __grid_constant__ RowBins<float, 256> bins) {
@@ -226,9 +242,26 @@ def test_sums_of_blocks(rows: int, most: int, skewed: bool) -> None:
     np.testing.assert_array_equal(sums, np.bincount(row, terms, rows))
 
 
+@pytest.mark.parametrize("skewed", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "bands", "groups"), [(1, 1, 1), (7, 3, 2), (2048, 16, 1), (4095, 5, 8), (4096, 1, 4), (9000, 2, 1), (3, 8, 3)]
+)
+def test_sums_of_clusters(rows: int, bands: int, groups: int, skewed: bool) -> None:
+    """Twice, with mail that has to be as it was; rows that are no multiple of the bands, and bands without any."""
+    rng = np.random.default_rng(rows)
+    row = rng.integers(0, rows, 5000).astype(np.int32)
+    if skewed:
+        row[rng.random(5000) < 0.8] = rows // 2
+    terms = rng.integers(-8, 9, 5000).astype(np.float32)
+    given = [row, terms, np.full(rows, np.nan, np.float32)]
+    sums = called("float", SOURCE, "cluster_sums", *given, 5000, rows, bands, groups, times=2)[2]
+    np.testing.assert_array_equal(sums, np.bincount(row, terms, rows))
+
+
 PACKING = """
 #include <msbench_count_rows.cuh>
 #include <msbench_spmm_direct.cuh>
+#include <msbench_spmm_scan.cuh>
 
 using namespace msbench;
 
@@ -245,6 +278,11 @@ EXPORTED pack(const float* values, const int32_t* row_indices, const int32_t* se
 EXPORTED room(int64_t* bytes, int64_t rows, int64_t total, int64_t counts) {
     *bytes = int64_t(packed_bytes(rows, total) + (counts ? RowCounts::bytes(rows, total) : bins_bytes(rows, total)));
     return 0;
+}
+EXPORTED scan(const float* values, const int32_t* row_indices, const int32_t* second, const float* X, float* Y, int64_t rows, int64_t cols,
+                  int64_t total, int64_t K, int64_t csc) {
+    if (csc) return multiply_by_scanning(CscMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, X, Y, K, nullptr, 0);
+    return multiply_by_scanning(CooMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, X, Y, K, nullptr, 0);
 }
 EXPORTED multiply(const float* values, const int32_t* row_indices, const int32_t* second, const float* X, float* Y, int64_t rows, int64_t cols,
                   int64_t total, int64_t K, int64_t csc) {
@@ -306,6 +344,28 @@ def test_products_by_sums_in_memory(rows: int, cols: int, total: int, K: int, sk
     np.testing.assert_array_equal(Y, expected)
 
 
+@pytest.mark.parametrize("csc", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "cols", "total", "K", "skewed"),
+    [
+        (1, 1, 1, 1, False),
+        (7, 4000, 900, 33, True),
+        (900, 3, 19000, 77, True),
+        (40, 50, 3, 70, False),
+        (1000, 900, 9000, 100, False),
+    ],
+)
+def test_products_by_scanning(rows: int, cols: int, total: int, K: int, skewed: bool, csc: bool) -> None:
+    """More entries than a block looks through at once, and rows that have more than it puts in order at once."""
+    given, row, col = matrix(rows, cols, total, skewed, csc)
+    X = np.random.default_rng(K).integers(-8, 9, (cols, K)).astype(np.float32)
+    Y = np.full((rows, K), np.nan, np.float32)
+    *_, Y = called("float", PACKING, "scan", *given, X, Y, rows, cols, total, K, int(csc), times=2)
+    expected = np.zeros((rows, K), np.float32)
+    np.add.at(expected, row, given[0][:, None] * X[col])
+    np.testing.assert_array_equal(Y, expected)
+
+
 BINS = """
 #include <msbench_spmm_bins.cuh>
 #include <msbench_spmm_chunks.cuh>
@@ -313,15 +373,19 @@ BINS = """
 using namespace msbench;
 
 template <typename Matrix>
-cudaError_t multiply_by(int64_t plan, const Matrix& A, const float* X, float* Y, int64_t K, char* workspace) {
+cudaError_t multiply_by(int64_t plan, const Matrix& A, const scalar_t* X, scalar_t* Y, int64_t K, char* workspace) {
     if (plan == 0) return multiply_by_bins(A, X, Y, K, workspace, 0);
     if (plan == 1) return multiply_by_bin_tiles(A, X, Y, K, workspace, 0);
     return multiply_by_chunks(A, X, Y, K, workspace, 0);
 }
-EXPORTED multiply(const float* values, const int32_t* row_indices, const int32_t* second, const float* X, float* Y, char* workspace,
+EXPORTED multiply(const scalar_t* values, const int32_t* row_indices, const int32_t* second, const scalar_t* X, scalar_t* Y, char* workspace,
                   int64_t rows, int64_t cols, int64_t total, int64_t K, int64_t csc, int64_t plan) {
     if (csc) return multiply_by(plan, CscMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, X, Y, K, workspace);
     return multiply_by(plan, CooMatrix{values, row_indices, second, int(rows), int(cols), int(total)}, X, Y, K, workspace);
+}
+EXPORTED padded(const scalar_t* values, const int32_t* columns, const scalar_t* X, scalar_t* Y, char* workspace, int64_t rows, int64_t cols,
+                int64_t width, int64_t K) {
+    return multiply_by_chunks(EllMatrix{values, columns, int(rows), int(cols), int(width), int(rows * width)}, X, Y, K, workspace, 0);
 }
 EXPORTED room(int64_t* bytes, int64_t rows, int64_t cols, int64_t total, int64_t K, int64_t plan) {
     if (plan == 0) *bytes = multiply_bins_bytes(rows, total, K);
@@ -342,8 +406,10 @@ EXPORTED room(int64_t* bytes, int64_t rows, int64_t cols, int64_t total, int64_t
         ("bins", 9, 5777, 12000, 132, True),
         ("tiles", 1, 1, 1, 4, False),
         ("tiles", 9000, 1000, 50000, 64, False),
+        ("tiles", 170, 1100, 9000, 2132, False),  # rows of X of 128 bytes
+        ("tiles", 300, 1000, 15000, 2132, True),
         ("tiles", 300, 1000, 15000, 516, True),  # a window that doesn't fit, and a row in wide slices
-        ("chunks", 1, 2049, 1, 4, False),
+        ("chunks", 1, 2753, 1, 4, False),
         ("chunks", 300, 5000, 12000, 272, False),
         ("chunks", 500, 5000, 31000, 40, True),
     ],
@@ -358,6 +424,24 @@ def test_products_by_bins(plan: str, rows: int, cols: int, total: int, K: int, s
     Y = called("float", BINS, "multiply", *arrays, rows, cols, total, K, int(csc), number, times=2)[4]
     expected = np.zeros((rows, K), np.float32)
     np.add.at(expected, row, given[0][:, None] * X[col])
+    np.testing.assert_array_equal(Y, expected)
+
+
+def test_products_of_padded_rows() -> None:
+    """Chunks of a matrix whose rows end in padding, some with nothing else, that is not a number."""
+    rng = np.random.default_rng(5)
+    rows, cols, width, K = 130, 6000, 90, 40
+    columns = rng.integers(0, cols, (rows, width)).astype(np.int32)
+    columns[np.arange(width) >= rng.integers(0, width + 1, rows)[:, None]] = -1
+    columns[7] = -1
+    values = np.where(columns < 0, np.nan, rng.integers(-8, 9, columns.shape)).astype(np.float32)
+    X = rng.integers(-8, 9, (cols, K)).astype(np.float32)
+    room = int(called("float", BINS, "room", np.zeros(1, np.int64), rows, cols, rows * width, K, 2)[0][0])
+    arrays = [values, columns, X, np.full((rows, K), np.nan, np.float32), np.full(room, 255, np.uint8)]
+    Y = called("float", BINS, "padded", *arrays, rows, cols, width, K, times=2)[3]
+    expected = np.zeros((rows, K), np.float32)
+    row, place = np.nonzero(columns >= 0)
+    np.add.at(expected, row, values[row, place][:, None] * X[columns[row, place]])
     np.testing.assert_array_equal(Y, expected)
 
 

@@ -16,7 +16,7 @@ using namespace msbench;
 EXPORTED multiply(const float* values, const int32_t* columns, const int32_t* offsets, const float* x, float* y, int64_t rows, int64_t total,
                   int64_t shift) {
     const CsrShares A = {values + shift, columns + shift, offsets, int(rows), int(total), 0, 0};
-    return multiply_by_csr_shares<128, 3>(A, x, y, 0);
+    return shift ? multiply_by_csr_shares<128, 3, false>(A, x, y, 50, 0) : multiply_by_csr_shares<128, 3, true>(A, x, y, 50, 0);
 }
 """
 
@@ -54,6 +54,50 @@ def test_a_vector_by_shares(kind: str, shift: int) -> None:
     expected = np.zeros(rows, np.float32)
     np.add.at(expected, np.repeat(np.arange(rows), lengths), values[shift:] * x[columns[shift:]])
     np.testing.assert_array_equal(y, expected)
+
+
+TILE_COLUMNS = """
+#include <msbench_tile_columns.cuh>
+
+using namespace msbench;
+
+constexpr int kThreads = 64, kFlight = 4, kTile = kFlight * kThreads;
+
+__global__ void factors_of(const __grid_constant__ CscColumns all, int total, const __grid_constant__ EvenColumns even, float* factors) {
+    using Columns = TileColumns<kTile>;
+    __shared__ Columns columns;
+    const int t = threadIdx.x;
+    bool first = true;
+    for (int begin = blockIdx.x * 2 * kTile; begin < min(int(blockIdx.x + 1) * 2 * kTile, total); begin += kTile, first = false) {
+        Columns::Column own;
+        own.load(all, first ? even.low(begin) : columns.last, kThreads);
+        columns.clear();
+        correct<kThreads>(all, own, begin, first);
+        columns.find(all, own, kThreads, begin, min(begin + kTile, total));
+        for (int i = 0; i < kFlight; ++i) {
+            const int at = begin + i * kThreads + t;
+            if (at < total) factors[at] = columns.of(t / 32 + i * (kThreads / 32), t % 32);
+        }
+        __syncthreads();
+    }
+}
+EXPORTED factors(const int32_t* offsets, const float* x, float* out, int64_t cols, int64_t total) {
+    const EvenColumns even(int(cols), int(total), kTile, kThreads);
+    factors_of<<<unsigned(ceil_div(total, 2 * kTile)), kThreads>>>({offsets, x, int(cols)}, int(total), even, out);
+    return cudaGetLastError();
+}
+"""
+
+
+@pytest.mark.parametrize("kind", ["even", "long", "empty", "first", "last", "large shares", "1", "257", "70000"])
+def test_the_columns_of_tiles(kind: str) -> None:
+    """Columns where an even matrix has them, and elsewhere; ones without entries, and longer than a tile."""
+    lengths = lengths_of(kind, np.random.default_rng(0))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    x = np.arange(lengths.size, dtype=np.float32)
+    given = [offsets, x, np.full(int(lengths.sum()), np.nan, np.float32)]
+    factors = called("float", TILE_COLUMNS, "factors", *given, lengths.size, int(lengths.sum()))[2]
+    np.testing.assert_array_equal(factors, np.repeat(x, lengths))
 
 
 WALK = """

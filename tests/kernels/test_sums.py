@@ -1,5 +1,5 @@
-"""msbench_reduce.cuh, msbench_flat_sum.cuh, msbench_mail.cuh, msbench_sum_terms.cuh and msbench_grid_sum.cuh: sums of every element,
-the same on every call, from a mailbox that empties itself.
+"""msbench_reduce.cuh, msbench_flat_sum.cuh, msbench_mail.cuh, msbench_mail_ahead.cuh, msbench_sum_terms.cuh and msbench_grid_sum.cuh: sums of
+every element, the same on every call, from mailboxes that empty themselves.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from tests.kernels.building import TYPES, bf16_bits, called
 
 SOURCE = """
 #include <msbench_grid_sum.cuh>
+#include <msbench_mail_ahead.cuh>
 
 struct Products : msbench::Terms<Products> {
     float* out;
@@ -45,6 +46,14 @@ EXPORTED flat_block(float* out, int64_t threads) {
     else flat<1024><<<1, 1024>>>(out);
     return cudaGetLastError();
 }
+__global__ void ahead(float* out) {
+    msbench::expect_sums();
+    out[blockIdx.x * blockDim.x + threadIdx.x] += msbench::sum_of_blocks_before(float(1 + blockIdx.x));
+}
+EXPORTED blocks_ahead(float* out, int64_t blocks, int64_t threads) {
+    ahead<<<unsigned(blocks), unsigned(threads)>>>(out);
+    return cudaGetLastError();
+}
 EXPORTED block(float* out, int64_t threads) {
     if (threads == 32) several<32><<<1, 32>>>(out);
     else several<256><<<1, 256>>>(out);
@@ -77,3 +86,10 @@ def test_a_block_adds_up_several_numbers_at_once(threads: int) -> None:
 def test_a_block_adds_up_behind_one_barrier(threads: int) -> None:
     (out,) = called("float", SOURCE, "flat_block", np.zeros(32, np.float32), threads)
     np.testing.assert_array_equal(out, np.full(32, np.arange(threads).sum()))
+
+
+@pytest.mark.parametrize(("blocks", "threads"), [(1, 128), (2, 512), (128, 128)])
+def test_each_block_gets_what_those_before_it_have(blocks: int, threads: int) -> None:
+    (out,) = called("float", SOURCE, "blocks_ahead", np.zeros(blocks * threads, np.float32), blocks, threads, times=3)
+    before = np.cumsum(np.arange(blocks))
+    np.testing.assert_array_equal(out, 3 * np.repeat(before, threads))

@@ -13,22 +13,22 @@ SOURCE = """
 #include <msbench_top_entries.cuh>
 
 __global__ void choose(msbench::PacketSource<scalar_t> source, msbench::TopOutput<scalar_t> out) {
-    constexpr int kPacket = msbench::PacketSource<scalar_t>::kPacket;
     __shared__ msbench::Key list[2048];
     __shared__ unsigned largest;
-    if (threadIdx.x == 0) largest = 0;
+    __shared__ int count;
+    if (threadIdx.x == 0) largest = 0, count = 0;
     __syncthreads();
-    for (unsigned p = threadIdx.x; p < source.packets; p += 1024) {
-        const auto packet = source.load(p);
-        atomicMax(&largest, msbench::packet_max(packet));
-        for (int e = 0; e < kPacket; ++e) {
-            const int64_t index = source.index_of(p, e);
-            const unsigned value = msbench::ordered_value(msbench::to_float(packet.lane[e]));
-            if (source.has(index)) list[index] = msbench::entry_key(value, unsigned(index));
-        }
+    const unsigned p = threadIdx.x;
+    msbench::Packet<scalar_t> packet[1];
+    unsigned hits = 0;
+    if (p < source.packets) {
+        packet[0] = source.load(p);
+        atomicMax(&largest, msbench::packet_max(packet[0]));
+        hits = msbench::elements_above(source, packet[0], p, 0);
     }
+    msbench::append_hits(source, packet, p, 0, hits, list, &count);
     __syncthreads();
-    out.rank(list, int(source.n), list, int(source.n));
+    for (int share = 0; share < 3; ++share) out.template rank<3>(list, count, list, count, share);
     __syncthreads();
     if (threadIdx.x == 0) out.indices[out.k] = largest == msbench::ordered_value(msbench::to_float(source.x[out.indices[0]]));
 }
