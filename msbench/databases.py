@@ -6,6 +6,8 @@ writes ``db/local.sqlite``. With ``--db``: reads and writes that one alone.
 
 from __future__ import annotations
 
+import os
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +40,17 @@ def reader(db: str | None) -> Store:
     from msbench.store.store import Store
 
     return Store.union(paths(db))
+
+
+def seconds(db: str | None, device_kind: str) -> dict[str, float]:
+    """How long versions' newest evaluations took, by their ids: ``Store.seconds`` of each database that is read."""
+    from msbench.store.store import Store
+
+    known: dict[str, float] = {}
+    for path in filter(os.path.exists, paths(db)):
+        with closing(Store.snapshot(path)) as store:
+            known |= store.seconds(device_kind)
+    return known
 
 
 def sound(db: str | None, refusal: str) -> Store:

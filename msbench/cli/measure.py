@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -191,7 +191,7 @@ def bench(
 
     Example: `msbench bench softmax rms_norm/fp32 --versions naive,library --cases paper`
     """
-    from msbench.harness.batch.coordinator import Job, evaluate_all
+    from msbench.harness.batch.coordinator import Divisible, Job, evaluate_all
     from msbench.harness.batch.throughput import Passage, Throughput, trials
     from msbench.harness.digest import harness_digest
     from msbench.harness.evaluate import Checks, Plan
@@ -232,6 +232,8 @@ def bench(
             left = [job for job in jobs if not _is_done(store, chosen.device().id, job, command, any_seed)]
             out.print(f"{len(jobs) - len(left)} of {len(jobs)} tasks are done already.")
             jobs = left
+        if batch is None and isinstance(chosen, Divisible) and (known := databases.seconds(db, chosen.device().kind)):
+            jobs, batch = _longest_first(jobs, known), len(jobs)
         stream = evaluate_all(chosen, jobs, command=command, progress=live, batch=batch)
         last.enter_context(
             closing(cast("Generator[object, None, None]", stream))
@@ -275,6 +277,18 @@ def _to_profile(op: Operator, precision: Precision, cases: tuple[Case, ...]) -> 
     ordered = sorted(cases, key=lambda case: op.nbytes(precision.itemsize, **dict(case.dims)))
     paper = [case for case in ordered if case.split is Split.PAPER]
     return tuple(dict.fromkeys((*paper[-1:], *ordered[-1:])))
+
+
+def _longest_first(jobs: list[Job], known: Mapping[str, float]) -> list[Job]:
+    """The jobs in the order of what they took last time, by their versions' ``known`` seconds: those that are checked side by side wait for the
+    longest one. A version that was never evaluated counts like its task's others; a task of such alone by what its check is estimated to take.
+    """
+
+    def seconds(job: Job) -> float:
+        took = [known[c.id] for c in job.candidates if c.id in known]
+        return sum(took) * len(job.candidates) / len(took) if took else job.check_s
+
+    return sorted(jobs, key=seconds, reverse=True)
 
 
 def _is_done(store: Store, device_id: str, job: Job, command: str, any_seed: bool) -> bool:

@@ -280,6 +280,17 @@ class Store(Runs):
         candidate = self.candidate(row.version_id)
         return convert.to_evaluation(row, candidate, device, build, checks, measurements, profiles, record)
 
+    def seconds(self, device_kind: str) -> dict[str, float]:
+        """How long each version's newest evaluation on devices of a kind took, by the version's id."""
+        query = (
+            select(EvaluationRow.version_id, EvaluationRow.seconds)
+            .join(DeviceRow, col(DeviceRow.id) == col(EvaluationRow.device_id))
+            .where(col(DeviceRow.kind) == device_kind, col(EvaluationRow.recorded_from).is_(None))
+            .order_by(col(EvaluationRow.started_at), col(EvaluationRow.id))
+        )
+        with self.session() as session:
+            return dict(session.exec(query).all())
+
     def recorded(self, version_id: str, device_kind: str = "cuda") -> tuple[str, Evaluation] | None:
         """What was measured for exactly this version: the passed evaluation with the most cases, the newest of equals.
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from msbench.cli import app
 from msbench.cli._settings import origins, settings
+from msbench.cli.measure import _longest_first
 from msbench.commands import without_seed
 from msbench.errors import StoreError
 from msbench.executors.cpu import CpuExecutor
@@ -21,7 +22,9 @@ from msbench.harness.protocols import Plan
 from msbench.model import Evaluation, Origin, Study
 from msbench.store.proofs import proofs
 from msbench.store.store import Store
+from tests import factories
 from tests.cli.running import QUICKLY, run
+from tests.factories import FP32
 
 
 def test_bench_fails_if_a_version_fails_and_names_it(here: Path) -> None:
@@ -167,6 +170,18 @@ def test_a_small_and_a_large_case_are_profiled_and_calls_in_a_row_timed_unless_t
     assert done.exit_code == 0, done.output
     (plan,) = plans
     assert ([case.id for case in plan.profile_cases], plan.hot) == (profiled, hot)
+
+
+def test_tasks_that_took_longest_are_checked_first_and_new_versions_count_like_their_tasks_others() -> None:
+    def job(name: str, *sources: str) -> Job:
+        op = factories.operator(name)
+        return Job(op, FP32, tuple(factories.candidate(op, source) for source in sources), Plan(cases=op.cases))
+
+    short, long, grown, new = job("short", "a"), job("long", "b"), job("grown", "c", "d"), job("new", "e")
+    known = {short.candidates[0].id: 3.0, long.candidates[0].id: 5.0, grown.candidates[0].id: 4.0}
+    assert [one.task for one in _longest_first([new, short, long, grown], known)] == [
+        "grown/fp32", "long/fp32", "short/fp32", "new/fp32"
+    ]  # fmt: skip
 
 
 def test_an_error_of_the_database_ends_what_runs_before_the_executor(

@@ -161,6 +161,15 @@ def test_recorded_is_the_fullest_passed_evaluation_and_the_newest_of_those(store
     assert cpu is not None and cpu[0] == ids[3]
 
 
+def test_seconds_are_those_of_the_newest_evaluation_on_a_kind_of_device(store: Store) -> None:
+    [evaluation] = measured(OP, {NAIVE: 0.3})
+    for number, (device, seconds) in enumerate([(GPU, 9.0), (GPU, 3.0), (CPU, 1.0)]):
+        when = f"2026-01-0{number + 1}T00:00:00.000+00:00"
+        store.add_evaluation(OP, replace(evaluation, device=device, seconds=seconds, started_at=when))
+    assert store.seconds("cuda") == {NAIVE.id: 3.0}
+    assert store.seconds("cpu") == {NAIVE.id: 1.0}
+
+
 def test_recorded_devices_and_newest_ceilings(told: Store) -> None:
     assert told.recorded_devices() == [replace(GPU, uuid="", host="")]
     newer = replace(factories.CEILINGS, copy_bytes_per_s=4.1e12, measured_at="2026-12-01T00:00:00+00:00")
