@@ -23,7 +23,8 @@ from msbench.spec import Case, Operator, Precision, Split
 from msbench.store import integrity
 from msbench.store.proofs import proofs
 from msbench.store.store import Store
-from msbench.study.mutation import Survey, Verdict, surveys
+from msbench.study.mutation import Survey, Verdict
+from msbench.study.surveys import surveys
 from tests import turns
 
 WITH_MUTANTS = {name: op for name, op in operators.load_all().items() if (Path(op.folder) / FILE).is_file()}

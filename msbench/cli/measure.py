@@ -232,7 +232,8 @@ def bench(
             left = [job for job in jobs if not _is_done(store, chosen.device().id, job, command, any_seed)]
             out.print(f"{len(jobs) - len(left)} of {len(jobs)} tasks are done already.")
             jobs = left
-        if batch is None and isinstance(chosen, Divisible) and (known := databases.seconds(db, chosen.device().kind)):
+        kind = chosen.device().kind
+        if batch is None and isinstance(chosen, Divisible) and (known := databases.seconds(db, kind)):
             jobs, batch = _longest_first(jobs, known), len(jobs)
         stream = evaluate_all(chosen, jobs, command=command, progress=live, batch=batch)
         last.enter_context(

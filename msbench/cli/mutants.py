@@ -58,7 +58,8 @@ def mutants(
     """
     from msbench import executors
     from msbench.harness.protocols import Remembers
-    from msbench.study.mutation import Survey, affordable, surveys
+    from msbench.study.mutation import Survey, affordable
+    from msbench.study.surveys import surveys
 
     wanted = [(task, operators.mutants(task.operator)) for task in tasks_named(tasks, precision, ops_dir)]
     lacking = sorted({task.operator.name for task, found in wanted if not found})

@@ -6,15 +6,12 @@ stops a version at its first failed case; here every case counts, so a mutant's 
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 
 from msbench.errors import DeviceError, UnsupportedError, WorkerError
-from msbench.harness.batch.coordinator import Divisible
 from msbench.harness.check.case import CaseCheck, fault_of
 from msbench.harness.check.schedule import work
 from msbench.harness.protocols import Executor, Foresees, Progress, Runner
@@ -22,9 +19,10 @@ from msbench.model import BuildResult, Candidate, Failure, Fault, Origin
 from msbench.operators import Mutant
 from msbench.spec import Case, Operator, Precision
 
+Room = Callable[[Operator, Case], AbstractContextManager[object]]
+
 _BY_VALUE = (Fault.MISMATCH, Fault.UNWRITTEN)
 _BY_CHECK = (*_BY_VALUE, Fault.OUT_OF_BOUNDS, Fault.INPUT_CHANGED)
-_BEGUN = 2  # surveys: the one whose mutants are checked, and the next one
 _BY_END = (Fault.LAUNCH, Fault.CRASH)  # what a processor makes of an address that is not aligned
 
 
@@ -76,44 +74,7 @@ class Survey:
     wanted: Mapping[Mutant, Sequence[Case]]
 
 
-def surveys(
-    executor: Executor, every: Iterable[Survey], seed: int, progress: Progress | None = None
-) -> Iterator[list[Verdict]]:
-    """Check each mutant on its cases; one verdict for each that is wrong in the survey's precision, in their order.
-
-    While one survey's mutants are checked, the next one's are built, and what checking compiles for any of the operators.
-
-    Raises:
-        ToolchainError: nothing can be built.
-        DeviceError: the device is missing, lost, or too small for a case.
-        SpecError: an edit does not fit the naive kernel, or the operator's spec is wrong.
-    """
-    left = deque(every)
-    half = max(1, (os.cpu_count() or 1) // 2)
-    with (
-        ThreadPoolExecutor(half) as compiling,
-        ThreadPoolExecutor(half, thread_name_prefix="msbench-build") as building,
-    ):
-        compiled: dict[str, Future[None]] = {}
-        if isinstance(executor, Divisible):
-            _ = executor.xp  # the device is this process's from here on
-            operators = {one.op.name: one.op for one in left} if len(left) > 1 else {}
-            compiled = {name: compiling.submit(executor.compile_checks, op) for name, op in operators.items()}
-        begun: deque[tuple[Survey, list[_Subject]]] = deque()
-        try:
-            while left or begun:
-                while left and len(begun) < _BEGUN:
-                    begun.append((left[0], _begin(executor, left.popleft(), building)))
-                one, subjects = begun.popleft()
-                if one.op.name in compiled:
-                    compiled[one.op.name].result()
-                yield _check(executor, one, subjects, seed, progress)
-        finally:
-            for pool in (compiling, building):
-                pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _begin(executor: Executor, survey: Survey, pool: ThreadPoolExecutor) -> list[_Subject]:
+def begin(executor: Executor, survey: Survey, pool: ThreadPoolExecutor) -> list[Subject]:
     """Its mutants, which are being built."""
     op, precision = survey.op, survey.precision
     chosen = [m for m in survey.wanted if m.precisions is None or precision in m.precisions]
@@ -122,13 +83,24 @@ def _begin(executor: Executor, survey: Survey, pool: ThreadPoolExecutor) -> list
         # They are edits of ours, to be trusted like what they were made of: on a GPU such take one process, not two.
         candidate = replace(mutant.candidate(op, precision), origin=Origin.NAIVE)
         verdict = Verdict(mutant, precision)
-        found.append(_Subject(executor, op, candidate, verdict, pool.submit(executor.build, op, candidate)))
+        found.append(Subject(executor, op, candidate, verdict, pool.submit(executor.build, op, candidate)))
     return found
 
 
-def _check(
-    executor: Executor, survey: Survey, subjects: Sequence[_Subject], seed: int, progress: Progress | None
+def check(
+    executor: Executor,
+    survey: Survey,
+    subjects: Sequence[Subject],
+    seed: int,
+    *,
+    room: Room = lambda op, case: nullcontext(),
+    progress: Progress | None = None,
 ) -> list[Verdict]:
+    """Check each on its cases; one verdict for each, in their order. ``room`` is entered for each case.
+
+    Raises:
+        DeviceError: the device is missing, lost, or too small for a case.
+    """
     op, precision, wanted = survey.op, survey.precision, survey.wanted
     with ExitStack() as resources:
         for subject in subjects:
@@ -141,10 +113,10 @@ def _check(
         if progress:
             progress.started(f"checking {op.name}/{precision}'s mutants")
         for done, case in enumerate(cases, 1):
-            with CaseCheck(executor, op, precision, case, seed) as check:
+            with room(op, case), CaseCheck(executor, op, precision, case, seed) as checking:
                 for subject in subjects:
                     if case in wanted[subject.verdict.mutant]:
-                        subject.try_on(check)
+                        subject.try_on(checking)
             if progress:
                 progress.advanced(done, len(cases), case.id)
         for subject in subjects:  # also of those that are tried on no case here
@@ -154,7 +126,7 @@ def _check(
 
 
 @dataclass
-class _Subject:
+class Subject:
     """One mutant, its build and its process."""
 
     executor: Executor

@@ -1,0 +1,160 @@
+"""Mutants of many tasks: one task after another, or, on a device that others can use beside this process, several at once.
+
+Checking one task keeps one processor busy, and a GPU hardly. So each of a few processes takes one task after another, with an
+executor of its own; it builds that task's mutants, checks them and sends back what came of each.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from multiprocessing import active_children, get_context
+from pathlib import Path
+
+from msbench import operators
+from msbench.errors import WorkerCrashed
+from msbench.harness.batch.coordinator import CHECK_BYTES, Divisible
+from msbench.harness.protocols import Executor, Progress
+from msbench.harness.sandbox import wire
+from msbench.model import Failure
+from msbench.operators import mutants
+from msbench.spec import Case, Operator, Precision
+from msbench.study.mutation import Subject, Survey, Verdict, begin, check
+
+_BEGUN = 2  # surveys: the one whose mutants are checked, and the next one
+_SIDE_BY_SIDE = 7  # surveys, of a dozen processes each
+_LARGE = 32  # a case that takes this part of the device's memory is checked while no other such one is
+_USUAL_MEMORY = 2**37  # of a device that does not tell
+
+_Told = tuple[str, dict[Case, float | None], list[Case], dict[str, Failure]]
+"""A mutant's name, and its verdict's ``rejected``, ``survived`` and ``failures``: a mutant itself can't be sent."""
+
+
+def surveys(
+    executor: Executor, every: Iterable[Survey], seed: int, progress: Progress | None = None
+) -> Iterator[list[Verdict]]:
+    """Check each mutant on its cases; one verdict for each that is wrong in the survey's precision, in their order.
+
+    Raises:
+        ToolchainError: nothing can be built.
+        DeviceError: the device is missing, lost, or too small for a case.
+        WorkerCrashed: a process that checked has ended.
+        SpecError: an edit does not fit the naive kernel, or the operator's spec is wrong.
+    """
+    several = list(every)
+    if isinstance(executor, Divisible) and len(several) > 1:
+        yield from _side_by_side(executor, executor.beside(), several, seed, progress)
+    else:
+        yield from _one_by_one(executor, several, seed, progress)
+
+
+def _one_by_one(
+    executor: Executor, every: Iterable[Survey], seed: int, progress: Progress | None
+) -> Iterator[list[Verdict]]:
+    """While one survey's mutants are checked, the next one's are built."""
+    left = deque(every)
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2), thread_name_prefix="msbench-build") as building:
+        begun: deque[tuple[Survey, list[Subject]]] = deque()
+        try:
+            while left or begun:
+                while left and len(begun) < _BEGUN:
+                    begun.append((left[0], begin(executor, left.popleft(), building)))
+                yield check(executor, *begun.popleft(), seed, progress=progress)
+        finally:
+            building.shutdown(wait=False, cancel_futures=True)
+
+
+def _side_by_side(
+    executor: Divisible, make: Callable[[], Executor], every: list[Survey], seed: int, progress: Progress | None
+) -> Iterator[list[Verdict]]:
+    cores = os.cpu_count() or 1
+    count = max(1, min(_SIDE_BY_SIDE, cores // 2, len(every)))
+    spawning = get_context("spawn")
+    large = spawning.BoundedSemaphore(1)
+    with ExitStack() as pools:
+        compiling = pools.enter_context(ThreadPoolExecutor(max(1, cores // 2)))
+        turns = pools.enter_context(ThreadPoolExecutor(count))
+        work = ProcessPoolExecutor(
+            count, spawning, initializer=_start, initargs=(make, os.getpid(), large, cores // count)
+        )
+        for pool in (compiling, turns, work):
+            pools.callback(pool.shutdown, wait=False, cancel_futures=True)
+        pools.callback(_end_processes)
+        compiled = {one.op.name: compiling.submit(executor.compile_checks, one.op) for one in _first_of_each(every)}
+
+        def take(survey: Survey) -> list[Verdict]:
+            compiled[survey.op.name].result()
+            cases = {mutant.name: tuple(some) for mutant, some in survey.wanted.items()}
+            asked = work.submit(_survey, survey.op.name, survey.op.folder, survey.precision, cases, seed)
+            by_name = {mutant.name: mutant for mutant in survey.wanted}
+            try:
+                return [
+                    Verdict(by_name[name], survey.precision, rejected, survived, failures)
+                    for name, rejected, survived, failures in asked.result()
+                ]
+            except BrokenProcessPool:
+                raise WorkerCrashed(
+                    "A process that checks mutants has ended. The machine may be short of memory: see dmesg. "
+                    "With --record, what was finished is stored: repeat the command for the other tasks."
+                ) from None
+
+        taken = [turns.submit(take, survey) for survey in every]
+        if progress:
+            progress.started(f"checking {len(every)} tasks' mutants")
+        for done, (survey, verdicts) in enumerate(zip(every, taken, strict=True), 1):
+            yield verdicts.result()
+            if progress:
+                progress.advanced(done, len(every), f"{survey.op.name}/{survey.precision}")
+
+
+def _first_of_each(every: Iterable[Survey]) -> Iterable[Survey]:
+    return {one.op.name: one for one in every}.values()
+
+
+def _end_processes() -> None:
+    """Whatever they are at: who leaves early waits for none."""
+    for process in active_children():
+        process.kill()
+        process.join()
+
+
+# ------------------------------------------------------------------ in one of the processes
+
+
+@dataclass(frozen=True)
+class _Here:
+    """What such a process has."""
+
+    executor: Executor
+    building: ThreadPoolExecutor
+    large: AbstractContextManager[object]  # for one of the processes at a time
+
+    def room(self, op: Operator, case: Case) -> AbstractContextManager[object]:
+        memory = self.executor.device().memory_bytes or _USUAL_MEMORY
+        nbytes = CHECK_BYTES * operators.elements(op, dict(case.dims))
+        return self.large if nbytes > memory / _LARGE else nullcontext()
+
+
+_here: _Here | None = None
+
+
+def _start(make: Callable[[], Executor], parent: int, large: AbstractContextManager[object], builders: int) -> None:
+    global _here
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's is the parent's business
+    wire.die_with(parent)
+    _here = _Here(make(), ThreadPoolExecutor(builders, thread_name_prefix="msbench-build"), large)
+
+
+def _survey(name: str, folder: str, precision: Precision, cases: dict[str, tuple[Case, ...]], seed: int) -> list[_Told]:
+    assert _here is not None
+    op = operators.load(name, Path(folder).parent)
+    survey = Survey(op, precision, {mutant: cases[mutant.name] for mutant in mutants(op) if mutant.name in cases})
+    subjects = begin(_here.executor, survey, _here.building)
+    found = check(_here.executor, survey, subjects, seed, room=_here.room)
+    return [(one.mutant.name, one.rejected, one.survived, one.failures) for one in found]
