@@ -151,7 +151,10 @@ class CudaExecutor:
 
     def beside(self) -> Beside:
         """See ``batch.Divisible``; the GPU is locked from here on."""
-        _ = self.xp
+        with ThreadPoolExecutor(1, thread_name_prefix="msbench-build") as beside:
+            building_runner = beside.submit(lambda: self._runner_binary)  # takes as long as loading CuPy
+            _ = self.xp
+            building_runner.result()
         return Beside(self.gpu, self.toolchain, self.ceilings(), self._runner_binary, os.getpid())
 
     def compile_checks(self, op: Operator) -> None:

@@ -20,6 +20,7 @@ from msbench.spec import Operator
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _PARTS = ("harness", "gpu", "executors", "emulator", "statistics.py", "roofline.py")
+_NOT_OF_A_FIGURE = _PACKAGE / "harness" / "batch"  # which says when, and in which process, a thing is done
 _SPEC_PARTS = ("bounds.py", "operators")
 
 
@@ -53,7 +54,9 @@ def _code(parts: tuple[str, ...]) -> str:
 
 def _files(path: Path) -> Iterator[Path]:
     found = [path] if path.is_file() else path.rglob("*")
-    return (file for file in found if file.is_file() and file.suffix != ".pyc")
+    return (
+        file for file in found if file.is_file() and file.suffix != ".pyc" and not file.is_relative_to(_NOT_OF_A_FIGURE)
+    )
 
 
 def python_code(text: str) -> str:

@@ -52,6 +52,12 @@ def test_a_loosened_bound_makes_another_digest_and_a_comment_does_not(tmp_path: 
     assert harness_digest() == harness_digest()
 
 
+def test_when_and_where_things_are_done_makes_no_other_figure() -> None:
+    counted = {str(file.relative_to(digests._PACKAGE)) for file in digests._files(digests._PACKAGE / "harness")}
+    assert "harness/measuring.py" in counted and "harness/check/compare.py" in counted
+    assert not any(name.startswith("harness/batch/") for name in counted)
+
+
 @pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b"cut off"])
 def test_what_is_kept_of_the_sources_is_made_anew_where_it_is_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes
