@@ -52,7 +52,7 @@ def sample(op: Operator, mutant: Mutant) -> list[Case]:
 
 def look(op: Operator, precision: Precision, wanted: dict[Mutant, list[Case]]) -> list[Verdict]:
     with executors.pick("cpu") as executor:
-        (verdicts,) = surveys(executor, [Survey(op, precision, wanted)], seed=1)
+        ((_, verdicts),) = surveys(executor, [Survey(op, precision, wanted)], seed=1)
         return verdicts
 
 

@@ -67,7 +67,7 @@ def mutants(
         raise MsbenchError(f"{', '.join(lacking)}: no mutants.py next to spec.py.")
     if markdown:
         see_that_writable(markdown)
-    found: list[tuple[Task, Verdict]] = []
+    by_task: dict[int, list[Verdict]] = {}
     with (
         databases.writer(db) if record else nullcontext() as store,
         executors.pick(executor, store=databases.reader(db), device=device) as chosen,
@@ -82,13 +82,13 @@ def mutants(
             public = affordable(chosen, task.operator, operators.select_cases(task.operator, cases, seed))
             plan = {mutant: mutant.wrong_on(public) for mutant in wrong}
             every.append(Survey(task.operator, task.precision, plan))
-        named = zip((task for task, _ in wanted), surveys(chosen, every, seed, progress=live), strict=True)
-        for task, verdicts in named:
+        for number, verdicts in surveys(chosen, every, seed, progress=live):
+            by_task[number], (task, _) = verdicts, wanted[number]
             for verdict in verdicts:
-                found.append((task, verdict))
                 _print(task, verdict)
             if store:
                 store.add_trials(_trials(task, verdicts, checker.id, began))
+    found = [(wanted[number][0], verdict) for number in sorted(by_task) for verdict in by_task[number]]
     tried = [verdict for _, verdict in found if verdict.tried]
     good = sum(verdict.good for verdict in tried)
     out.print(

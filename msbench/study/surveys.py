@@ -10,11 +10,13 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from math import ceil
 from multiprocessing import active_children, get_context
+from multiprocessing.synchronize import Semaphore
 from pathlib import Path
 
 from msbench import operators
@@ -29,7 +31,8 @@ from msbench.study.mutation import Subject, Survey, Verdict, begin, check
 
 _BEGUN = 2  # surveys: the one whose mutants are checked, and the next one
 _SIDE_BY_SIDE = 7  # surveys, of a dozen processes each
-_LARGE = 32  # a case that takes this part of the device's memory is checked while no other such one is
+_PARTS = 32  # of the device's memory
+_ROOM = 16  # parts, for all cases that are checked at once
 _USUAL_MEMORY = 2**37  # of a device that does not tell
 
 _Told = tuple[str, dict[Case, float | None], list[Case], dict[str, Failure]]
@@ -38,8 +41,10 @@ _Told = tuple[str, dict[Case, float | None], list[Case], dict[str, Failure]]
 
 def surveys(
     executor: Executor, every: Iterable[Survey], seed: int, progress: Progress | None = None
-) -> Iterator[list[Verdict]]:
-    """Check each mutant on its cases; one verdict for each that is wrong in the survey's precision, in their order.
+) -> Iterator[tuple[int, list[Verdict]]]:
+    """Check each mutant on its cases: each survey's number, and one verdict for each mutant that is wrong in its precision, in their order.
+
+    Surveys are finished in any order.
 
     Raises:
         ToolchainError: nothing can be built.
@@ -51,7 +56,7 @@ def surveys(
     if isinstance(executor, Divisible) and len(several) > 1:
         yield from _side_by_side(executor, executor.beside(), several, seed, progress)
     else:
-        yield from _one_by_one(executor, several, seed, progress)
+        yield from enumerate(_one_by_one(executor, several, seed, progress))
 
 
 def _one_by_one(
@@ -72,16 +77,16 @@ def _one_by_one(
 
 def _side_by_side(
     executor: Divisible, make: Callable[[], Executor], every: list[Survey], seed: int, progress: Progress | None
-) -> Iterator[list[Verdict]]:
+) -> Iterator[tuple[int, list[Verdict]]]:
     cores = os.cpu_count() or 1
     count = max(1, min(_SIDE_BY_SIDE, cores // 2, len(every)))
     spawning = get_context("spawn")
-    large = spawning.BoundedSemaphore(1)
+    room = _Room(spawning.Lock(), spawning.BoundedSemaphore(_ROOM))
     with ExitStack() as pools:
         compiling = pools.enter_context(ThreadPoolExecutor(max(1, cores // 2)))
         turns = pools.enter_context(ThreadPoolExecutor(count))
         work = ProcessPoolExecutor(
-            count, spawning, initializer=_start, initargs=(make, os.getpid(), large, cores // count)
+            count, spawning, initializer=_start, initargs=(make, os.getpid(), room, cores // count)
         )
         for pool in (compiling, turns, work):
             pools.callback(pool.shutdown, wait=False, cancel_futures=True)
@@ -104,13 +109,14 @@ def _side_by_side(
                     "With --record, what was finished is stored: repeat the command for the other tasks."
                 ) from None
 
-        taken = [turns.submit(take, survey) for survey in every]
+        taken = {turns.submit(take, survey): number for number, survey in enumerate(every)}
         if progress:
             progress.started(f"checking {len(every)} tasks' mutants")
-        for done, (survey, verdicts) in enumerate(zip(every, taken, strict=True), 1):
-            yield verdicts.result()
+        for done, future in enumerate(as_completed(taken), 1):
+            number = taken[future]
+            yield number, future.result()
             if progress:
-                progress.advanced(done, len(every), f"{survey.op.name}/{survey.precision}")
+                progress.advanced(done, len(every), f"{every[number].op.name}/{every[number].precision}")
 
 
 def _first_of_each(every: Iterable[Survey]) -> Iterable[Survey]:
@@ -128,27 +134,46 @@ def _end_processes() -> None:
 
 
 @dataclass(frozen=True)
+class _Room:
+    """The device's memory for cases, which the processes share: whoever asks waits for those who asked before."""
+
+    queue: AbstractContextManager[object]
+    parts: Semaphore
+
+    @contextmanager
+    def enter(self, parts: int) -> Iterator[None]:
+        with self.queue:
+            for _ in range(parts):
+                self.parts.acquire()
+        try:
+            yield
+        finally:
+            for _ in range(parts):
+                self.parts.release()
+
+
+@dataclass(frozen=True)
 class _Here:
     """What such a process has."""
 
     executor: Executor
     building: ThreadPoolExecutor
-    large: AbstractContextManager[object]  # for one of the processes at a time
+    room: _Room
 
-    def room(self, op: Operator, case: Case) -> AbstractContextManager[object]:
+    def enter(self, op: Operator, case: Case) -> AbstractContextManager[object]:
         memory = self.executor.device().memory_bytes or _USUAL_MEMORY
         nbytes = CHECK_BYTES * operators.elements(op, dict(case.dims))
-        return self.large if nbytes > memory / _LARGE else nullcontext()
+        return self.room.enter(min(_ROOM, ceil(nbytes * _PARTS / memory)))
 
 
 _here: _Here | None = None
 
 
-def _start(make: Callable[[], Executor], parent: int, large: AbstractContextManager[object], builders: int) -> None:
+def _start(make: Callable[[], Executor], parent: int, room: _Room, builders: int) -> None:
     global _here
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's is the parent's business
     wire.die_with(parent)
-    _here = _Here(make(), ThreadPoolExecutor(builders, thread_name_prefix="msbench-build"), large)
+    _here = _Here(make(), ThreadPoolExecutor(builders, thread_name_prefix="msbench-build"), room)
 
 
 def _survey(name: str, folder: str, precision: Precision, cases: dict[str, tuple[Case, ...]], seed: int) -> list[_Told]:
@@ -156,5 +181,5 @@ def _survey(name: str, folder: str, precision: Precision, cases: dict[str, tuple
     op = operators.load(name, Path(folder).parent)
     survey = Survey(op, precision, {mutant: cases[mutant.name] for mutant in mutants(op) if mutant.name in cases})
     subjects = begin(_here.executor, survey, _here.building)
-    found = check(_here.executor, survey, subjects, seed, room=_here.room)
+    found = check(_here.executor, survey, subjects, seed, room=_here.enter)
     return [(one.mutant.name, one.rejected, one.survived, one.failures) for one in found]
