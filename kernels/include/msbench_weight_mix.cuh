@@ -20,21 +20,53 @@ __device__ __forceinline__ bool any_of_group(int barrier, bool x) {
     return result;
 }
 
+// What a warp knows of its rows, of which two lanes have one: the largest shift, and whether it is not that of all tiles; of its rows lane / 4 and
+// 8 + lane / 4 what a row's sum is divided by.
+struct RowTotal {
+    float top, factor[2];
+    bool differ;
+};
+
+// `parts`: of row lane / 2.
+__device__ __forceinline__ RowTotal total_of(const float2* parts, const RowParts& rows, int lane) {
+    float top = -INFINITY, total = 0;
+    bool differ = false;
+    for (int p = lane % 2; p < rows.count; p += 16) {
+        float2 part[8];
+#pragma unroll
+        for (int n = 0; n < 8; ++n) part[n] = __ldcg(parts + min(p + 2 * n, rows.count - 1) * rows.pitch);
+#pragma unroll
+        for (int n = 0; n < 8; ++n) {
+            if (p + 2 * n >= rows.count) continue;
+            const float larger = fmaxf(top, part[n].x), origin = larger == -INFINITY ? 0.0f : larger;
+            differ = differ || (p + n > lane % 2 && part[n].x != top);
+            total = fmaf(total, exp2_fast(top - origin), part[n].y * exp2_fast(part[n].x - origin));
+            top = larger;
+        }
+    }
+    const float other_top = __shfl_xor_sync(0xffffffffu, top, 1), other_total = __shfl_xor_sync(0xffffffffu, total, 1);
+    const float larger = fmaxf(top, other_top);
+    differ = differ || (rows.count > 1 && top != other_top);
+    const float factor = 1.0f / fmaf(total, exp2_fast(top - larger), other_total * exp2_fast(other_top - larger));
+    return {larger, {__shfl_sync(0xffffffffu, factor, lane / 4 * 2), __shfl_sync(0xffffffffu, factor, 16 + lane / 4 * 2)}, differ};
+}
+
 // As consume, where weights are multiplied by 2^(shift - top) first. Two threads have a row. `parts`: of the thread's row.
 template <class T, class Source>
 __device__ __forceinline__ void consume_shifted(float (&sums)[T::kTileN / 2], Ring<T::kStages>& ring, Position<T>& at, unsigned char* stages,
-                                                int group, int K, const float2* parts, int64_t pitch, int part_columns, float top) {
+                                                int group, int first_k, int end_k, const float2* parts, int64_t pitch, int part_columns,
+                                                float top) {
     const int lane = threadIdx.x % 32, thread = threadIdx.x % kGroupThreads;
     const uint64_t a_start = Source::a_start(shared_address(stages) + group * kGroupRows * Source::kRowBytes),
                    b_start = Source::b_start(shared_address(stages) + T::kBytesA);
 #pragma unroll
     for (int j = 0; j < T::kTileN / 2; ++j) sums[j] = 0.0f;
-    float shift = __ldcg(&parts[0].x);
+    float shift = first_k < end_k ? __ldcg(&parts[first_k / part_columns * pitch].x) : 0.0f;
     int previous = -1;
-    for (int k = 0; k < K; k += kTileK, at.advance()) {
+    for (int k = first_k; k < end_k; k += kTileK, at.advance()) {
         const bool same = shift == top;
         const __nv_bfloat162 factor = __float2bfloat162_rn(exp2_fast(shift - top));
-        if (k + kTileK < K) shift = __ldcg(&parts[(k + kTileK) / part_columns * pitch].x);
+        if (k + kTileK < end_k) shift = __ldcg(&parts[(k + kTileK) / part_columns * pitch].x);
         ring.wait(at);
         if (!same) {
             const int row = group * kGroupRows + thread / 2;
@@ -123,34 +155,15 @@ __global__ void __launch_bounds__(T::kThreads, 1)
         const Work<T> w(i, tiles_m, tiles_n);
         const int row = w.row + (group - 1) * kGroupRows + warp * 16, own_row = min(row + lane / 2, shape.M - 1);
         const float2* parts = rows.parts + own_row;
-        float top = -INFINITY, total = 0;
-        bool differ = false;
-        for (int p = lane % 2; p < rows.count; p += 16) {
-            float2 part[8];
-#pragma unroll
-            for (int n = 0; n < 8; ++n) part[n] = __ldcg(parts + min(p + 2 * n, rows.count - 1) * rows.pitch);
-#pragma unroll
-            for (int n = 0; n < 8; ++n) {
-                if (p + 2 * n >= rows.count) continue;
-                const float larger = fmaxf(top, part[n].x), origin = larger == -INFINITY ? 0.0f : larger;
-                differ = differ || (p + n > lane % 2 && part[n].x != top);
-                total = fmaf(total, exp2_fast(top - origin), part[n].y * exp2_fast(part[n].x - origin));
-                top = larger;
-            }
-        }
-        const float other_top = __shfl_xor_sync(0xffffffffu, top, 1), other_total = __shfl_xor_sync(0xffffffffu, total, 1);
-        const float larger = fmaxf(top, other_top);
-        differ = differ || (rows.count > 1 && top != other_top);
-        const float factor_of_own = 1.0f / fmaf(total, exp2_fast(top - larger), other_total * exp2_fast(other_top - larger));
-        const float factor[2] = {__shfl_sync(0xffffffffu, factor_of_own, lane / 4 * 2), __shfl_sync(0xffffffffu, factor_of_own, 16 + lane / 4 * 2)};
+        const RowTotal total = total_of(parts, rows, lane);
         float sums[T::kTileN / 2];
-        if (any_of_group(group, differ)) {
-            consume_shifted<T, Source>(sums, ring, at, stages, group - 1, shape.K, parts, rows.pitch, part_columns, larger);
+        if (any_of_group(group, total.differ)) {
+            consume_shifted<T, Source>(sums, ring, at, stages, group - 1, 0, shape.K, parts, rows.pitch, part_columns, total.top);
         } else {
             consume<T, Source>(sums, ring, at, stages, group - 1, 0, shape.K);
         }
 #pragma unroll
-        for (int j = 0; j < T::kTileN / 2; ++j) sums[j] *= factor[j / 2 % 2];
+        for (int j = 0; j < T::kTileN / 2; ++j) sums[j] *= total.factor[j / 2 % 2];
         store_rows(sums, Y, row, w.column, shape, lane);
     }
 }
