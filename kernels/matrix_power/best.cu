@@ -1,9 +1,13 @@
 // B = A^P by as few products as there are, one after another: binary powering from the highest bit down, but 15 = 3 * 5.
 //
 // Idea: every product is the one of matrix_mul: bf16 by msbench_bf16_product.cuh, with intermediate powers in bf16; fp32 by two scaled
-// fp16 parts a number (msbench_split_product.cuh), where the columns of a right factor that comes back are split once, up to 640 by
-// three bf16 (msbench_thin_product.cuh), or by plain arithmetic (msbench_small_product.cuh) where a launch is most of the time. All
+// fp16 parts a number (msbench_split_product.cuh), where the columns of a right factor that comes back are split once; up to 704 by three
+// bf16 in one launch (msbench_joined_slices.cuh), or by plain arithmetic (msbench_small_product.cuh) where that is most of the time. All
 // launches but the first start early, behind the one before.
+//
+// fp32 in one launch (H100, cold; before, with a launch that adds up layers): N = 512 11.8 us for 14.7, three products 28.8 for 36.2, five 45.9 for
+// 58.2. N = 640 18.9 for 21.8; 384 10.0 for 14.8 by plain arithmetic, 256 8.5 for 6.5. Lost: tiles of 128 columns, 35.7 us for 28.4 at 1024, where a
+// split of its own pays.
 //
 // Bound: a launch or two a product, 1.3 us each behind another, and 2 N^3 flops (fp32: 6 N^3) on the tensor cores.
 #include <vector>
@@ -11,8 +15,9 @@
 #if MSBENCH_BF16
 #include "msbench_bf16_product.cuh"
 #else
+#include "msbench_joined_slices.cuh"
 #include "msbench_small_product.cuh"
-#include "msbench_thin_product.cuh"
+#include "msbench_split_product.cuh"
 #endif
 
 namespace {
@@ -66,12 +71,20 @@ struct Products {
 
 using msbench::split_product::Layout;
 
-constexpr int64_t kSmall = 406;  // 2^26 multiply-adds
+constexpr int64_t kSmall = 320;  // 2^25 multiply-adds
+
+// What a block has of a product in one launch (msbench_joined_slices.cuh); kNone: there are too many tiles.
+enum class Joined { kNone, kHalves, kWhole };
+
+Joined joined(int64_t N) {
+    constexpr int64_t kAtOnce = 132;  // multiprocessors
+    const int64_t side = msbench::ceil_div(N, 64), tiles = side * side;
+    return 2 * tiles <= kAtOnce ? Joined::kHalves : tiles <= kAtOnce ? Joined::kWhole : Joined::kNone;
+}
 
 // Rows of a left factor are split for each product, columns of a right one once.
 size_t product_bytes(int64_t N, int64_t steps) {
-    if (N <= kSmall) return 0;
-    return msbench::thin(N, N, N) ? msbench::multiply_fp32_bytes(N, N, N) : size_t(Layout(N, N, N).bytes * steps);
+    return N <= kSmall || joined(N) != Joined::kNone ? 0 : size_t(Layout(N, N, N).bytes * steps);
 }
 
 class Products {
@@ -87,7 +100,11 @@ class Products {
         }
         Lines A = rows_of(left, N_, N_), B = columns_of(right, N_, N_);
         A.line_step = left_pitch, B.k_step = right_pitch;
-        if (thin(N_, N_, N_)) return multiply_fp32(A, B, to, pitch, space_, behind, stream_);
+        switch (joined(N_)) {
+            case Joined::kHalves: return joined_slices::launch<joined_slices::Plan<64, 2, 2, 4, 2>>(A, B, to, pitch, behind, stream_);
+            case Joined::kWhole: return joined_slices::launch<joined_slices::Plan<64, 2, 1, 4, 1>>(A, B, to, pitch, behind, stream_);
+            case Joined::kNone: break;
+        }
         const Planes a = layout_.a_planes(space_), b = layout_.b_planes(space_ + step.right * layout_.bytes);
         const int slices = split_product::slices(N_, N_, N_);
         const Lines none{};
