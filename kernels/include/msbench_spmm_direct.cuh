@@ -63,11 +63,9 @@ __device__ inline void add_part(const DirectEntry* entries, int begin, int end, 
     if (inside) atomicAdd(sums + row * K + column, sum);
 }
 
-// By all blocks of a cooperative grid. `chunk`: entries that a block takes at a time. `go_on`: called once everything is under way that waits
-// for nothing; if it says no, all blocks are done.
-template <typename Matrix, typename GoOn>
-__device__ __forceinline__ void add_by_grid(const Matrix& A, const scalar_t* __restrict__ X, scalar_t* Y, float* sums, int64_t K, int chunk,
-                                            GoOn go_on) {
+// By all blocks of a cooperative grid. `chunk`: entries that a block takes at a time.
+template <typename Matrix>
+__device__ __noinline__ void add_by_grid(const Matrix& A, const scalar_t* __restrict__ X, scalar_t* Y, float* sums, int64_t K, int chunk) {
     constexpr bool kCsc = std::is_same_v<Matrix, CscMatrix>;
     __shared__ int ends[kCsc ? kDirectThreads : 1];
     __shared__ alignas(16) unsigned keys[kMostChunk];
@@ -104,12 +102,7 @@ __device__ __forceinline__ void add_by_grid(const Matrix& A, const scalar_t* __r
     const int64_t sector = first * 32;
     if (sector < A.cols * K * int64_t(sizeof(scalar_t)))
         asm volatile("prefetch.global.L2 [%0];" ::"l"(reinterpret_cast<const char*>(X) + sector));
-    const auto clear = [&] {
-        for (int64_t i = first; i < size; i += stride) sums[i] = 0;
-    };
-    if constexpr (!std::is_same_v<scalar_t, float>) clear();
-    if (!go_on()) return;
-    if constexpr (std::is_same_v<scalar_t, float>) clear();  // what is Y is others' if the grid doesn't go on
+    for (int64_t i = first; i < size; i += stride) sums[i] = 0;
     cooperative_groups::this_grid().sync();
 
     while (begin < A.total) {
@@ -155,7 +148,7 @@ __device__ __forceinline__ void add_by_grid(const Matrix& A, const scalar_t* __r
 template <typename Matrix>
 __global__ void __launch_bounds__(kDirectThreads, 1)
     add_directly(const __grid_constant__ Matrix A, const scalar_t* __restrict__ X, scalar_t* Y, float* sums, int64_t K, int chunk) {
-    add_by_grid(A, X, Y, sums, K, chunk, [] { return true; });
+    add_by_grid(A, X, Y, sums, K, chunk);
 }
 
 // Products and sums, counted in whole warps, up to which this is the plan. At the limit the additions take 5 us by the rate above; packing

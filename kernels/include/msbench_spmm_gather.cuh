@@ -5,9 +5,6 @@
 // first blocks have the same columns, so that the part of X that is in use stays in L2. Rows of more than 256 entries are shared
 // by the block's groups; very long ones by a grid's last blocks, one for each share of A's entries, which look for the row that their share
 // begins in (as in spmv_csr).
-//
-// Where K is wide and rows are uneven a block has one row: four rows of a block wait for the longest, which is longer than the mean one by
-// its deviation, 8 % of 164 entries and 16 % of 41. Not yet measured.
 #pragma once
 
 #include "msbench_find_line.cuh"
@@ -184,10 +181,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
 constexpr int kMostShares = 128;
 
-constexpr int kMostSingleShares = 512;  // where a block has one row, whose groups don't share what is less
-
 inline size_t gather_bytes(int64_t K, int most_shares = kMostShares) {
-    return std::max(most_shares, kMostSingleShares) * K * sizeof(float);
+    return most_shares * K * sizeof(float);
 }
 
 template <int kVec, int kGroup, int kFlight, int kThreads, int kBlocks, typename Rows>
@@ -209,10 +204,6 @@ cudaError_t gather(const Rows& A, const scalar_t* X, scalar_t* Y, int64_t K, voi
                    cudaStream_t stream, int most_shares = kMostShares) {
     const bool pieces = packets_allowed(X, Y) && K % kPiece == 0;
     if (!pieces) return launch_gather<1, 32, 16, 256, 3>(A, X, Y, K, workspace, first, stream, most_shares);
-    if constexpr (Rows::kUneven) {
-        const int shares = std::min<int64_t>(std::max(most_shares, kMostSingleShares), kMostSums / ceil_div(K, 32 * kPiece));
-        if (K >= 128 * kPiece && shares >= most_shares) return launch_gather<kPiece, 32, 4, 32, 32>(A, X, Y, K, workspace, first, stream, shares);
-    }
     if (K >= 128 * kPiece) return launch_gather<kPiece, 32, 4, 128, 8>(A, X, Y, K, workspace, first, stream, most_shares);
     return launch_gather<kPiece, 16, 4, 128, 8>(A, X, Y, K, workspace, first, stream, most_shares);
 }

@@ -65,16 +65,13 @@ __global__ void __launch_bounds__(kScanThreads, 1)
     }
     for (int i = tid; i < own_rows * K; i += kScanThreads) sums[i] = 0;
     // If of a sample one block has many, its rows are not its own.
-    bool by_grid = false;
-    add_by_grid(A, X, Y, direct_sums, K, chunk, [&] {
-        if (tid < kMostOwners) s.starts[tid] = 0;
-        __syncthreads();
-        if (tid < A.total) atomicAdd(&s.starts[row[0] & (owners - 1)], 1);
-        __syncthreads();
-        const bool many = tid < kMostOwners && s.starts[tid] > kMostOfSample * (kMostOwners >> log_owners);
-        return by_grid = __syncthreads_or(many);
-    });
-    if (by_grid || block >= owners) return;
+    if (tid < kMostOwners) s.starts[tid] = 0;
+    __syncthreads();
+    if (tid < A.total) atomicAdd(&s.starts[row[0] & (owners - 1)], 1);
+    __syncthreads();
+    const bool many = tid < kMostOwners && s.starts[tid] > kMostOfSample * (kMostOwners >> log_owners);
+    if (__syncthreads_or(many)) return add_by_grid(A, X, Y, direct_sums, K, chunk);
+    if (block >= owners) return;
     for (int first = 0; first < A.total; first += kScanTile) {
         if (first > 0) load(first);
         if (tid == 0) s.found = 0;
