@@ -22,8 +22,6 @@ from msbench.spec import Case, Precision, Task
 if TYPE_CHECKING:
     from msbench.study.mutation import Verdict
 
-_COLUMNS = ("operator", "precision", "mutant", "cases", "rejected", "smallest error / bound")
-
 
 @app.command()
 def mutants(
@@ -155,6 +153,16 @@ def _trials(task: Task, verdicts: Sequence[Verdict], device_id: str, created_at:
             )
 
 
+def _rows(found: Sequence[tuple[Task, Verdict]]) -> Iterator[tuple[str, ...]]:
+    """One for each operator's mutant, with two cells a precision."""
+    cells: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
+    for task, verdict in found:
+        operator, precision, mutant, tried, rejected, ratio = _row(task, verdict)
+        cells.setdefault((operator, mutant), {})[precision] = f"{rejected} of {tried}", ratio
+    for names, by_precision in cells.items():
+        yield *names, *(cell for one in Precision for cell in by_precision.get(one, ("", "")))
+
+
 def _table(found: Sequence[tuple[Task, Verdict]], where: str) -> str:
     """The table for docs/mutants.md."""
     lines = [
@@ -162,14 +170,14 @@ def _table(found: Sequence[tuple[Task, Verdict]], where: str) -> str:
         "",
         "Each operator's `mutants.py` holds small edits of its naive kernel that make it wrong. Each is checked like any version, "
         "with inputs that expose it (mostly uniform), and must be rejected on every case where it is wrong; one that "
-        "inspects samples of its input first, on at least one. The last column is the smallest ratio, "
-        "over these cases, of the largest error to the operator's bound: 1 is the limit. A dash stands for outputs that were "
+        "inspects samples of its input first, on at least one. For each precision: on how many of these cases it was rejected, and the "
+        "smallest ratio over them of the largest error to the operator's bound, of which 1 is the limit. There is none of outputs that were "
         "not written or that have to be exact.",
         "",
         f"Made by `{command_line()}` on {where}, {datetime.now(UTC):%Y-%m-%d}.",
         "",
-        f"| {' | '.join(_COLUMNS)} |",
-        "|---|---|---|---:|---:|---:|",
-        *(f"| {' | '.join(cell.replace('|', '∣') for cell in _row(task, verdict))} |" for task, verdict in found),
+        f"| operator | mutant | {' | '.join(f'{one} | error / bound' for one in Precision)} |",
+        f"|---|---|{'---:|---:|' * len(Precision)}",
+        *(f"| {' | '.join(cell.replace('|', '∣') for cell in cells)} |" for cells in _rows(found)),
     ]
     return "\n".join(lines) + "\n"

@@ -160,7 +160,7 @@ class Site:
     @cached_property
     def successors(self) -> dict[str, Version]:
         """By the id of a naive kernel or a baseline whose file has changed since: what that file has become; and of what was
-        shipped as the best, and came out of no run: the best now."""
+        shipped as the best, and came out of no run: the best now, unless that is older, as where the newer one was timed on another device."""
         newest: dict[tuple[str, str, str], Version] = {}
         baselines = [v for v in self.versions.values() if not v.ours and v.row.label]
         for v in sorted(baselines, key=lambda v: (v.row.created_at, v.id)):
@@ -168,7 +168,8 @@ class Site:
         found = {v.id: newest[v.task.id, v.row.origin, v.row.label] for v in baselines}
         for v in self.versions.values():
             best = self.best(v.task.id)
-            if v.row.origin == Origin.EXPERT and v.row.label == "best" and best and not self.steps_of(v.id):
+            shipped = v.row.origin == Origin.EXPERT and v.row.label == "best" and not self.steps_of(v.id)
+            if shipped and best and best.row.created_at > v.row.created_at:
                 found[v.id] = best
         return {id: v for id, v in found.items() if v.id != id and v.measured}
 

@@ -36,7 +36,7 @@ LOG = 8_000
 
 
 def pages(site: Site) -> Iterator[Page | File]:
-    """One page a version, and each source as a file."""
+    """One page a version, and the source of each that nothing replaced as a file."""
     files: set[str] = set()
     shown = _showing(site)
     for version in site.versions.values():
@@ -62,7 +62,7 @@ def pages(site: Site) -> Iterator[Page | File]:
             context["verdict"],
             context,
         )
-        if _file(version) not in files:
+        if version.id not in site.successors and _file(version) not in files:
             files.add(_file(version))
             yield File(_file(version), version.row.source)
 
@@ -91,7 +91,6 @@ def superseded(site: Site, v: Version) -> dict[str, Any]:
         "successor": successor,
         "occasions": site.occasions(v),
         "diff": diff(v.row.source, successor.row.source),
-        "file": f"../{_file(v)}",
     }
 
 
