@@ -244,7 +244,8 @@ def test_sums_of_blocks(rows: int, most: int, skewed: bool) -> None:
 
 @pytest.mark.parametrize("skewed", [False, True])
 @pytest.mark.parametrize(
-    ("rows", "bands", "groups"), [(1, 1, 1), (7, 3, 2), (2048, 16, 1), (4095, 5, 8), (4096, 1, 4), (9000, 2, 1), (3, 8, 3)]
+    ("rows", "bands", "groups"),
+    [(1, 1, 1), (7, 3, 2), (2048, 16, 1), (4095, 5, 8), (4096, 1, 4), (9000, 2, 1), (3, 8, 3)],
 )
 def test_sums_of_clusters(rows: int, bands: int, groups: int, skewed: bool) -> None:
     """Twice, with mail that has to be as it was; rows that are no multiple of the bands, and bands without any."""

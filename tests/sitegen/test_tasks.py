@@ -143,6 +143,23 @@ def test_only_the_best_is_called_best(empty: Store) -> None:
     assert site.best(TASK) is site.versions[faster.id]
 
 
+def test_a_shipped_version_is_replaced_by_a_later_one_only(empty: Store) -> None:
+    """One that has been timed on another device alone is not, though an earlier one is the best on this one."""
+    first, second = (
+        replace(make.candidate(OP, "best", Origin.EXPERT), source=f"// {one}") for one in ("first", "second")
+    )
+    other = replace(make.GPU, name="NVIDIA Other GPU", uuid="GPU-2")
+    for one in (*make.measured(OP, {NAIVE: 0.2, first: 0.5}), *make.measured(OP, {second: 0.6}, at=1, device=other)):
+        empty.add_evaluation(OP, one)
+    assert first.id not in Site(empty, make.GPU.id).successors and second.id not in Site(empty, make.GPU.id).successors
+    for one in make.measured(OP, {NAIVE: 0.2, second: 0.6}, at=2):
+        empty.add_evaluation(OP, one)
+    site = Site(empty, make.GPU.id)
+    assert site.successors[first.id] is site.versions[second.id]
+    paths = {page.path for page in version.pages(site) if not isinstance(page, Page)}
+    assert version._file(site.versions[second.id]) in paths and version._file(site.versions[first.id]) not in paths
+
+
 def test_a_reference_implementation_is_no_library(empty: Store) -> None:
     measured(empty, {NAIVE: 0.2, make.candidate(OP, "straightforward", Origin.LIBRARY): 0.4, EARLIER: 0.8})
     site = Site(empty)
