@@ -233,7 +233,8 @@ def bench(
             out.print(f"{len(jobs) - len(left)} of {len(jobs)} tasks are done already.")
             jobs = left
         kind = chosen.device().kind
-        if batch is None and isinstance(chosen, Divisible) and (known := databases.seconds(db, kind)):
+        several = batch is None and len(jobs) > 1 and isinstance(chosen, Divisible)
+        if several and (known := databases.seconds(db, kind)):
             jobs, batch = _longest_first(jobs, known), len(jobs)
         stream = evaluate_all(chosen, jobs, command=command, progress=live, batch=batch)
         last.enter_context(
