@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, closing, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -233,9 +234,9 @@ def bench(
             out.print(f"{len(jobs) - len(left)} of {len(jobs)} tasks are done already.")
             jobs = left
         kind = chosen.device().kind
-        several = batch is None and len(jobs) > 1 and isinstance(chosen, Divisible)
-        if several and (known := databases.seconds(db, kind)):
-            jobs, batch = _longest_first(jobs, known), len(jobs)
+        if batch is None and len(jobs) > 1 and isinstance(chosen, Divisible):
+            known = databases.seconds(db, kind)
+            jobs = [replace(job, took_s=_took(job, known)) for job in jobs]
         stream = evaluate_all(chosen, jobs, command=command, progress=live, batch=batch)
         last.enter_context(
             closing(cast("Generator[object, None, None]", stream))
@@ -281,16 +282,10 @@ def _to_profile(op: Operator, precision: Precision, cases: tuple[Case, ...]) -> 
     return tuple(dict.fromkeys((*paper[-1:], *ordered[-1:])))
 
 
-def _longest_first(jobs: list[Job], known: Mapping[str, float]) -> list[Job]:
-    """The jobs in the order of what they took last time, by their versions' ``known`` seconds: those that are checked side by side wait for the
-    longest one. A version that was never evaluated counts like its task's others; a task of such alone by what its check is estimated to take.
-    """
-
-    def seconds(job: Job) -> float:
-        took = [known[c.id] for c in job.candidates if c.id in known]
-        return sum(took) * len(job.candidates) / len(took) if took else job.check_s
-
-    return sorted(jobs, key=seconds, reverse=True)
+def _took(job: Job, known: Mapping[str, float]) -> float | None:
+    """What a job's versions took together, by their ``known`` seconds; a version that was never evaluated counts like the others."""
+    took = [known[c.id] for c in job.candidates if c.id in known]
+    return sum(took) * len(job.candidates) / len(took) if took else None
 
 
 def _is_done(store: Store, device_id: str, job: Job, command: str, any_seed: bool) -> bool:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from msbench.cli import app
 from msbench.cli._settings import origins, settings
-from msbench.cli.measure import _longest_first
+from msbench.cli.measure import _took
 from msbench.commands import without_seed
 from msbench.errors import StoreError
 from msbench.executors.cpu import CpuExecutor
@@ -172,16 +172,13 @@ def test_a_small_and_a_large_case_are_profiled_and_calls_in_a_row_timed_unless_t
     assert ([case.id for case in plan.profile_cases], plan.hot) == (profiled, hot)
 
 
-def test_tasks_that_took_longest_are_checked_first_and_new_versions_count_like_their_tasks_others() -> None:
-    def job(name: str, *sources: str) -> Job:
-        op = factories.operator(name)
-        return Job(op, FP32, tuple(factories.candidate(op, source) for source in sources), Plan(cases=op.cases))
-
-    short, long, grown, new = job("short", "a"), job("long", "b"), job("grown", "c", "d"), job("new", "e")
-    known = {short.candidates[0].id: 3.0, long.candidates[0].id: 5.0, grown.candidates[0].id: 4.0}
-    assert [one.task for one in _longest_first([new, short, long, grown], known)] == [
-        "grown/fp32", "long/fp32", "short/fp32", "new/fp32"
-    ]  # fmt: skip
+def test_a_task_took_what_its_versions_did_and_new_ones_count_like_the_others() -> None:
+    op = factories.operator()
+    old, other, new = (factories.candidate(op, label) for label in ("a", "b", "c"))
+    known = {old.id: 3.0, other.id: 5.0}
+    job = Job(op, FP32, (old, other, new), Plan(cases=op.cases))
+    assert _took(job, known) == 12.0
+    assert _took(job, {}) is None
 
 
 def test_an_error_of_the_database_ends_what_runs_before_the_executor(

@@ -72,13 +72,14 @@ class Divisible(Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """One task's versions and what is done with them; ``spans`` is told where the time goes."""
+    """One task's versions and what is done with them; ``spans`` is told where the time goes, ``took_s`` is how long it all took last time."""
 
     operator: Operator
     precision: Precision
     candidates: tuple[Candidate, ...]
     plan: Plan
     spans: Spans | None = field(default=None, compare=False)
+    took_s: float | None = field(default=None, compare=False)
 
     @property
     def task(self) -> str:
@@ -92,7 +93,9 @@ class Job:
 
     @property
     def check_s(self) -> float:
-        """How long its check takes, roughly."""
+        """How long its check takes, roughly: longest where all took longest, as far as that is known."""
+        if self.took_s is not None:
+            return self.took_s
         planned = schedule(self.operator, self.plan, None)
         set_up = sum(_CUDNN_SET_UP_S if "cudnn" in c.link else _SET_UP_S for c in self.candidates if c.link)
         launches = sum(len(item.variants) for item in planned) * len(self.candidates)
