@@ -5,20 +5,16 @@
 
 namespace msbench {
 
-// What a lane has of the rows of a tile: one piece.
+// What a lane has of the rows of a tile.
 struct AddedSums {
-    float* total;  // this lane's piece in row 0
-    int64_t K;
+    static constexpr int kOwn = OwnPieces<1>::kOwn;
+    float* total;  // row 0
+    int64_t K, column;
     int first, rows;  // the number of row 0, and rows from there on
-    bool inside;
-    float sum[kPiece];
+    OwnPieces<1> pieces;
+    float sum[kOwn][kPiece];
 
-    __device__ void clear() {
-#pragma unroll
-        for (int k = 0; k < kPiece; ++k) sum[k] = 0;
-    }
-    __device__ void add(int row, int k, float4 x) const {
-        float* const to = total + row * K + k;
+    __device__ void add(float* to, float4 x) const {
 #ifdef __NVCC__
         asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w) : "memory");
 #else
@@ -27,9 +23,15 @@ struct AddedSums {
     }
     __device__ void store(int number) const {
         const int row = number - first;
-        if (row >= rows || !inside) return;
+        if (row >= rows) return;
 #pragma unroll
-        for (int k = 0; k < kPiece; k += 4) add(row, k, make_float4(sum[k], sum[k + 1], sum[k + 2], sum[k + 3]));
+        for (int i = 0; i < kOwn; ++i) {
+            const int64_t at = column + pieces[i] * kPiece;
+            if (at >= K) continue;
+#pragma unroll
+            for (int k = 0; k < kPiece; k += 4)
+                add(total + row * K + at + k, make_float4(sum[i][k], sum[i][k + 1], sum[i][k + 2], sum[i][k + 3]));
+        }
     }
 };
 

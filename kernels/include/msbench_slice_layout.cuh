@@ -9,13 +9,15 @@
 
 namespace msbench {
 
-constexpr int kHeight = 8;       // rows of a slice
-constexpr int kLongest = 120;    // entries; longer rows are wide slices
-constexpr int kWideEntries = 960;  // at most, of a wide slice
-constexpr int kStreams = 4;      // that share the slices of a window; a warp takes one at a time
+constexpr int kHeight = 16;             // rows of a slice
+constexpr int kRowLanes = 32 / kHeight;  // that write or multiply a row
+constexpr int kLongest = 120;            // entries; longer rows are wide slices
+constexpr int kWideEntries = 960;        // at most, of a wide slice
+constexpr int kStreams = 4;              // that share the slices of a window; a warp takes one at a time
 constexpr int kSliceThreads = 256;
 
-constexpr int kPairBytes = 16 * kHeight, kUnitBytes = 2 * kPairBytes;
+constexpr int kPairBytes = 16 * kHeight, kUnitBytes = 2 * kPairBytes, kUnit = 4 * kHeight;  // entries of a unit
+static_assert(kRowLanes == 2, "a pair has as many entries as a warp has lanes");
 
 // A mark in the columns of a slice's last pair, beyond the bits that an offset in shared memory keeps.
 constexpr unsigned kEnd = 1u << 31;
@@ -44,7 +46,9 @@ struct Slices {
     // How many there can be of each, of `total` entries.
     static int64_t most_wide(int64_t total) { return total / kLongest + 1; }
     static int64_t most_long(int64_t total) { return total / kWideEntries + 1; }
-    __host__ __device__ int slack() const { return kHeight * (kLongest + 2 * kStreams + 4) + 2 * window + 32; }
+    __host__ __device__ int slack() const { return (kHeight * (kLongest + 2 * kStreams + 8) + 2 * window + 32) / kUnit * kUnit + kUnit; }
+    // Where the entries behind `n` begin: wide slices waste less than half of each.
+    __host__ __device__ static int64_t padded(int64_t n) { return n + n / 2; }
 };
 
 // Wide slices and long rows in use. Zero between calls, which share it if they overlap: one stream at a time.
@@ -64,8 +68,8 @@ inline size_t place_slices(void* base, int64_t rows, int64_t total, int64_t K, i
     s.window = window > 0 ? window : rows < 8192 ? kSliceThreads / 4 : kSliceThreads;
     s.windows = int(ceil_div(rows, s.window));
     const int64_t streams = int64_t(s.windows) * kStreams + Slices::most_wide(total);
-    const int64_t places = (total + total / 8 * 3 + 3 + int64_t(s.windows) * s.slack() + 512 + 31) / 32 * 32;
-    s.entries = take(places / 32 * kUnitBytes);
+    const int64_t places = (Slices::padded(total) + int64_t(s.windows) * s.slack() + 512 + 2 * kUnit) / kUnit * kUnit;
+    s.entries = take(places / kUnit * kUnitBytes);
     s.names = reinterpret_cast<int*>(take(places / 2 * sizeof(int)));
     s.streams = reinterpret_cast<Stream*>(take(streams * sizeof(Stream)));
     s.long_rows = reinterpret_cast<LongRow*>(take(Slices::most_long(total) * sizeof(LongRow)));
@@ -81,28 +85,28 @@ __device__ inline void write_entry(char* entries, int pair, int j, int slot, uns
     *reinterpret_cast<uint2*>(entries + int64_t(pair + j / 2) * kPairBytes + slot * 16 + j % 2 * 8) = make_uint2(column, __float_as_uint(value));
 }
 
-// A warp's turn on one slice: lanes l and l + 8, … have row l % 8, which has entries from, from + stride, …, `mine` of
+// A warp's turn on one slice: lanes l and l + kHeight, … have row l % kHeight, which has entries from, from + stride, …, `mine` of
 // them. Writes `steps` steps from `pair` on. `name`: of the row.
 template <typename Rows>
 __device__ inline void write_slice(const Rows& A, const Slices& out, int pair, int from, int stride, int mine, int steps, int name) {
-    constexpr int kBatch = 8;
+    constexpr int kBatch = 16, kAtOnce = kBatch * kRowLanes;
     const int lane = threadIdx.x % 32, g = lane % kHeight, zeros = (A.cols + 1) / 2 * 2;  // an even and an odd row of zeros
-    const unsigned own = 0x01010101u << g, before = (1u << lane) - 1;
+    const unsigned own = 0x00010001u << g, before = (1u << lane) - 1;
     int slot = g;
     int like = 0, unlike = 0;  // entries in columns as even as the slot, and others, so far
-    for (int j0 = 0; j0 < steps; j0 += kBatch * 4) {
+    for (int j0 = 0; j0 < steps; j0 += kAtOnce) {
         Entry entry[kBatch];
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {
-            const int j = j0 + b * 4 + lane / kHeight;
+            const int j = j0 + b * kRowLanes + lane / kHeight;
             if (j < mine) entry[b] = A.entry(from + j * stride);
         }
-        if (steps <= kBatch * 4) {
+        if (steps <= kAtOnce) {
             // The row with the most even columns shares banks with the one that has the fewest.
             int even = 0, rank = 0;
 #pragma unroll
             for (int b = 0; b < kBatch; ++b) {
-                const bool is_even = b * 4 + lane / kHeight < mine && entry[b].column % 2 == 0;
+                const bool is_even = b * kRowLanes + lane / kHeight < mine && entry[b].column % 2 == 0;
                 even += __popc(__ballot_sync(~0u, is_even) & own);
             }
 #pragma unroll
@@ -114,8 +118,8 @@ __device__ inline void write_slice(const Rows& A, const Slices& out, int pair, i
         }
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {
-            const int j = j0 + b * 4 + lane / kHeight;
-            if (j0 + b * 4 >= steps) break;
+            const int j = j0 + b * kRowLanes + lane / kHeight;
+            if (j0 + b * kRowLanes >= steps) break;
             const bool is_like = j < mine && entry[b].column % 2 == slot % 2;
             const unsigned likes = __ballot_sync(~0u, is_like) & own;
             const unsigned unlikes = __ballot_sync(~0u, j < mine && !is_like) & own;
@@ -139,7 +143,7 @@ __device__ inline void write_slice(const Rows& A, const Slices& out, int pair, i
 // An idle pair, up to which a stream with an odd number of pairs is read.
 __device__ inline void write_idle(const Slices& out, int pair, int zeros) {
     const int lane = threadIdx.x % 32;
-    if (lane < 2 * kHeight) write_entry(out.entries, pair, lane / kHeight, lane % kHeight, zeros, 0.0f);
+    write_entry(out.entries, pair, lane / kHeight, lane % kHeight, zeros, 0.0f);
 }
 
 // Steps of a slice whose longest row has `length` entries: an even number.

@@ -8,7 +8,7 @@
 
 namespace msbench {
 
-constexpr int kRing = 2, kChunkUnits = 4, kChunkBytes = kChunkUnits * kUnitBytes;  // chunks that a warp has under way
+constexpr int kRing = 2, kChunkUnits = 2, kChunkBytes = kChunkUnits * kUnitBytes;  // chunks that a warp has under way
 constexpr int kRingBytes = kRing * kChunkBytes;
 
 #ifndef __NVCC__

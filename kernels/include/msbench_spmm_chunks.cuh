@@ -47,7 +47,6 @@ __global__ void __launch_bounds__(kTileBound, 1)
     for (int tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
         const int64_t column = int64_t(tile) * kTileColumns + piece * kPiece;
         const bool inside = column < K;
-        float* const own = reinterpret_cast<float*>(Y) + column;
         const float zeros[kPiece] = {};
         for (int row = tid / kPieces; row < rows && inside; row += kTileThreads / kPieces) store_piece(Y + row * K + column, zeros);
         for (int chunk = 0; chunk < plan.chunks; ++chunk) {
@@ -65,8 +64,12 @@ __global__ void __launch_bounds__(kTileBound, 1)
             while (stream < streams) {
                 const int following = __shfl_sync(~0u, take(), 0);
                 const Stream next = head_of(following);
-                AddedSums added[] = {{own, K, chunk * plan.pad, rows, inside, {}}};
-                multiply_stream<false>(a, head, {shared + piece * 16}, ring, added);
+                const OwnPieces<1> pieces(false);
+                const char* own[AddedSums::kOwn];
+#pragma unroll
+                for (int i = 0; i < AddedSums::kOwn; ++i) own[i] = shared + pieces[i] * 16;
+                AddedSums added{reinterpret_cast<float*>(Y), K, int64_t(tile) * kTileColumns, chunk * plan.pad, rows, pieces, {}};
+                multiply_stream<false, kRowBytes>(a, head, own, ring, added);
                 stream = following;
                 head = next;
             }

@@ -1,12 +1,12 @@
-// A sparse matrix as slices of eight rows whose entries are interleaved: what spmm_tiles streams past a tile of X.
+// A sparse matrix as slices of 16 rows whose entries are interleaved: what spmm_tiles streams past a tile of X.
 //
 // A block sorts a window of rows by length, so that rows of a slice are about as long, and writes the slices' entries in steps, one
-// of each row; two steps are 8 x 16 bytes. Within a row entries in columns as even as the row's slot come first: rows of a tile are
+// of each row; two steps are 16 x 16 bytes. Within a row entries in columns as even as the row's slot come first: rows of a tile are
 // 64 bytes, two share the banks of shared memory, and so slots of both kinds are read at once; of a slice's rows the one with the most even columns
 // goes with the one with the fewest, which leaves conflicts to 7 % of the steps, and not 12. Rows with fewer entries than their
 // slice are padded with entries whose row of X is zeros, so that NaN and infinity come out where they should. The last two steps are marked, and
 // the rows' numbers lie where the slice begins. Rows of more than kLongest entries become slices of their own ("wide"), or several, with an
-// eighth in each slot.
+// sixteenth in each slot.
 #pragma once
 
 #include "msbench_scan.cuh"
@@ -113,7 +113,7 @@ __device__ inline void slice_window(const Rows& A, const Slices& out) {
         all += other;
     }
     const int64_t begin = A.begin(row0);
-    const int first = (int((begin + begin * 3 / 8 + 31) / 32 * 32) + w * out.slack()) / (2 * kHeight);
+    const int first = (int((Slices::padded(begin) + kUnit - 1) / kUnit * kUnit) + w * out.slack()) / (2 * kHeight);
     const int start = first + (base + sum - own - (t == 0 ? 0 : earlier)) / 2;
     if (warp == 0 && lane < slices && lane % each == 0 && !(kAdded && lane == slices - each))
         out.streams[w * kStreams + t] = {start / 2, whole_units(stream_steps) / 4, 0, 0};

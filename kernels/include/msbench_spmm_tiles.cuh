@@ -16,6 +16,8 @@
 // shared memory and registers set aside so that blocks start beside those that slice, by 1; 512 threads by 3 to 8 %, 1024 by 0 to 4.
 #pragma once
 
+#include <type_traits>
+
 #include "msbench_launch.cuh"
 #include "msbench_slice_product.cuh"
 #include "msbench_spmm_slices.cuh"
@@ -73,7 +75,6 @@ __global__ void __launch_bounds__(kTileBound, 1)
                    const __grid_constant__ TilePlan plan) {
     extern __shared__ __align__(128) char shared[];
     const int rows = (rows_of_X + 1) / 2 * 2, lane = threadIdx.x % 32;
-    const int second = kHalves > 1 ? lane / kPieces % 2 : 0;  // which half this lane reads first, so that two slots do not share the banks
     char* const ring = ring_of_warp<kHalves>(shared, rows);
     // Neighbours have neighbouring tiles at the same time, and whole lines of X and Y between them.
     const int first_tile = blockIdx.x / plan.sharers, stride = gridDim.x / plan.sharers;
@@ -99,18 +100,16 @@ __global__ void __launch_bounds__(kTileBound, 1)
             const int following = __shfl_sync(~0u, taken, 0);
             taken = take();
             const Stream next = head_of(following);
-            const char* const own = shared + lane % kPieces * 16;
-            if constexpr (kHalves == 1) {
-                TileSums sums[] = {{a, Y, K, tile}};
-                if (stream < wide) multiply_stream<true>(a, head, {own}, ring, sums);
-                else multiply_stream<false>(a, head, {own}, ring, sums);
-            } else {
-                const int order = stream < wide ? 0 : second;
-                const char* const halves[] = {own + order * kRowBytes, own + (1 - order) * kRowBytes};
-                TileSums sums[] = {{a, Y, K, tile * 2 + order}, {a, Y, K, tile * 2 + 1 - order}};
-                if (stream < wide) multiply_stream<true>(a, head, halves, ring, sums);
-                else multiply_stream<false>(a, head, halves, ring, sums);
-            }
+            const auto multiply = [&](auto is_wide) {
+                const OwnPieces<kHalves> pieces(is_wide);
+                const char* own[TileSums<kHalves>::kOwn];
+#pragma unroll
+                for (int i = 0; i < TileSums<kHalves>::kOwn; ++i) own[i] = shared + pieces[i] * 16;
+                TileSums<kHalves> sums(a, Y, K, tile, pieces);
+                multiply_stream<decltype(is_wide)::value, kHalves * kRowBytes>(a, head, own, ring, sums);
+            };
+            if (stream < wide) multiply(std::true_type{});
+            else multiply(std::false_type{});
             stream = following;
             head = next;
         }

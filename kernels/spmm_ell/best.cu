@@ -2,7 +2,7 @@
 //
 // Plans, by sizes and alignment:
 // - `tiles` (msbench_spmm_tiles.cuh), while X has at most 2496 rows and there is work enough: A without its padding is cut into
-//   slices of eight rows of similar length with interleaved entries, and streams past 64 bytes of each row of X that stay in shared
+//   slices of 16 rows of similar length with interleaved entries, and streams past 64 bytes of each row of X that stay in shared
 //   memory.
 // - `chunks` (msbench_spmm_chunks.cuh), else, in fp32, while K is wide enough: the same for 2752 rows of X at a time, whose sums are added up
 //   in Y.
