@@ -1,17 +1,23 @@
 // One step of the three-dimensional heat equation: out = u + r (sum of the six neighbours - 6 u), boundary copied.
 //
-// Idea: a thread owns a brick of I planes, J rows and 16 bytes of a row, and loads all of it and its six sides before the
-// first use. Threads are numbered along the rows, so that the columns left and right come from the neighbouring lanes by
-// shuffle (what lies beyond a row's end isn't needed there: it is boundary); the lanes at a warp's ends load one element
-// more. Large grids: a block's warps stand below each other (strips of 32 packs), so that more of the rows above and
-// below are in L1. Rows that are not 16-byte aligned take the same path one column a thread.
+// Idea: a thread owns a brick of I planes, J rows and up to 16 bytes of a row, and loads all of it and its six sides before the
+// first use. The columns left and right come from the neighbouring lanes by shuffle (what lies beyond a row's end isn't needed there: it is
+// boundary); lanes without a neighbour load one element more.
+//
+// Plans:
+//   blocks  small grids whose rows are not short: threads in three dimensions, so that most of the planes and rows around a thread's own are
+//           in L1 and nothing is divided before the first load. Boundary is kept by masks over words, which is less code.
+//   lines   beyond: threads are numbered along the rows. Large grids: a block's warps stand below each other (strips of 32 packs), so that more
+//           of the rows above and below are in L1. Rows that are not 16-byte aligned take the same path one column a thread.
 //
 // Bound: each element read once and written once; one launch. 768³ is 847 us in fp32 and 423 in bf16 at a copy's speed.
 // DRAM traffic is compulsory (ncu: 1.82 + 1.79 GB in fp32); what is above the bound is L2: 3x3 bricks load 2.3 times their size.
 //
-// Measured (H200, 2026-11-23), us cold: bf16 64³ 4.9, 128³ 6.9, 256³ 22.1, 768³ 471; fp32 5.1, 8.6, 37.5, 909. Lost at 768³: bricks of 4x2, 4x3,
-// 2x2 (2 to 7 % slower), 4x1 and 8x1 (12 to 30 %); threads that walk along x with planes in registers (932, 476). H100, 2026-11-25: in bf16, 4x1 is 2 to 4 %
-// faster than 4x2 at 2^22 and 2^23 points; the walk, and whole rows in shared memory by bulk copies, lose 6 to 9 %.
+// Measured (H200, 2026-11-26, msbench bench), us cold, without blocks behind: fp32 64³ 5.0 5.1, 64x64x128 5.4 5.8; bf16 64x64x128 5.0 5.2, 64x128x256 6.5 6.9.
+// Lines: fp32 128³ 8.7, 256³ 37.5, 768³ 904; bf16 256³ 22.1, 768³ 467. Lost to them: blocks in fp32 from 4 MiB (0 to 7 %); in bf16 from 8 MiB (6 to
+// 19 %, since the compiler had moved loads of bricks of 4 planes behind stores; masks did the same to bricks of 3x3, 1100 us for 908 at 768³). Lost at
+// 768³: bricks of 4x2, 4x3, 2x2 (2 to 7 % slower), 4x1 and 8x1 (12 to 30 %); threads that walk along x with planes in registers (932, 476). H100,
+// 2026-11-25: in bf16, 4x1 is 2 to 4 % faster than 4x2 at 2^22 and 2^23 points; the walk, and whole rows in shared memory by bulk copies, lose 6 to 9 %.
 #include "msbench_divisor.cuh"
 #include "msbench_row_packs.cuh"
 
@@ -28,15 +34,15 @@ struct Grid {
 };
 
 template <int N, int I, int J>
-__global__ void __launch_bounds__(256) heat(const scalar_t* __restrict__ u, scalar_t* __restrict__ out, float r, Grid grid) {
+__global__ void __launch_bounds__(256) heat_lines(const scalar_t* __restrict__ u, scalar_t* __restrict__ out, float r, Grid grid) {
     const unsigned line = grid.strips.quotient(blockIdx.x), strip = blockIdx.x - line * grid.strips.d;
     const unsigned thread = line * blockDim.x + threadIdx.x, group = grid.of_strip.quotient(thread);
-    const int pack = int(thread - group * grid.of_strip.d + strip * grid.of_strip.d), lane = threadIdx.x % 32;
+    const int pack = int(thread - group * grid.of_strip.d + strip * grid.of_strip.d);
     const int plane0 = blockIdx.y * I, row0 = int(group) * J;
-    const bool inside = thread < grid.threads;
+    const bool inside = thread < grid.threads, first = threadIdx.x % 32 == 0, last = threadIdx.x % 32 == 31;
     // Whether this lane has to load the element beyond its pack, and where that is.
-    const bool edge = inside && (lane == 0 ? pack > 0 : lane == 31 && pack + 1 < grid.packs);
-    const int beyond = lane == 0 ? -1 : N;
+    const bool edge = inside && (first ? pack > 0 : last && pack + 1 < grid.packs);
+    const int beyond = first ? -1 : N;
     const int width = grid.packs * N, plane = grid.ny * width;
     const int64_t start = (int64_t(plane0) * grid.ny + row0) * width + pack * N;
     RawPack<scalar_t, N> raw[I + 2][J + 2];  // [i][j] is plane plane0 + i - 1, row row0 + j - 1
@@ -63,7 +69,7 @@ __global__ void __launch_bounds__(256) heat(const scalar_t* __restrict__ u, scal
             unpack<scalar_t>(raw[i + 1][j + 2], down);
             unpack<scalar_t>(raw[i][j + 1], before);
             unpack<scalar_t>(raw[i + 2][j + 1], behind);
-            sum_beside(here, side[i][j], sum);
+            sum_beside(here, side[i][j], first, last, sum);
             const int row = row0 + j, x = plane0 + i;
             if (!inside || row >= grid.ny || x >= grid.nx) continue;
             const bool inner = row > 0 && row + 1 < grid.ny && x > 0 && x + 1 < grid.nx;
@@ -74,23 +80,89 @@ __global__ void __launch_bounds__(256) heat(const scalar_t* __restrict__ u, scal
             }
             if (pack == 0) next[0] = here[0];
             if (pack + 1 == grid.packs) next[N - 1] = here[N - 1];
-            store_pack(out + start + i * plane + j * width, next);
+            store_pack<true, N>(out + start + i * plane + j * width, packed<scalar_t>(next));
         }
     }
 }
 
-enum class Strips { kWholeRows, kWarps };  // a strip is a row, or as wide as a warp where that divides a row
-
-template <int N, int I, int J>
-cudaError_t launch(const scalar_t* u, scalar_t* out, float r, int64_t nx, int64_t ny, int64_t nz, int threads, Strips strips,
-                   cudaStream_t stream) {
-    const uint32_t packs = uint32_t(nz / N), width = strips == Strips::kWarps && packs % 32 == 0 ? 32 : packs;
-    const uint32_t needed = width * uint32_t(ceil_div(ny, J));
-    const Grid grid = {int(nx), int(ny), int(packs), needed, Divisor(width), Divisor(packs / width)};
-    const dim3 blocks(unsigned(ceil_div(needed, threads)) * (packs / width), unsigned(ceil_div(nx, I)));
-    heat<N, I, J><<<blocks, threads, 0, stream>>>(u, out, r, grid);
-    return cudaGetLastError();
+// A thread has I planes of one row. Threads of a block are numbered in three dimensions, and so are blocks.
+template <int N, int I, int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    heat_blocks(const scalar_t* __restrict__ u, scalar_t* __restrict__ out, float r, int nx, int ny, int packs) {
+    const unsigned lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) % 32;
+    const int pack = int(blockIdx.x * blockDim.x + threadIdx.x), row = int(blockIdx.y * blockDim.y + threadIdx.y);
+    const int plane0 = int(blockIdx.z * blockDim.z + threadIdx.z) * I;
+    // first, last: without a neighbour before, or behind.
+    const bool inside = pack < packs, first = lane == 0 || threadIdx.x == 0, last = lane == 31 || threadIdx.x + 1 == blockDim.x;
+    const bool edge = inside && ((first && pack > 0) || (last && pack + 1 < packs));
+    const int beyond = first ? -1 : N, plane = ny * packs, start = (plane0 * ny + row) * packs + pack;
+    RawPack<scalar_t, N> raw[I + 2], above[I], below[I];  // raw[i] is plane plane0 + i - 1
+    scalar_t side[I];
+#pragma unroll
+    for (int i = 0; i < I + 2; ++i) {
+        const bool in_plane = inside && unsigned(plane0 + i - 1) < unsigned(nx), there = in_plane && row < ny;
+        const int at = start + (i - 1) * plane;
+        if (i > 0 && i <= I) above[i - 1] = load_pack<N>(u, in_plane && unsigned(row - 1) < unsigned(ny), at - packs);
+        raw[i] = load_pack<N>(u, there, at);
+        if (i > 0 && i <= I) {
+            side[i - 1] = load_pack<1>(u + int64_t(at) * N + beyond, there && edge);
+            below[i - 1] = load_pack<N>(u, in_plane && row + 1 < ny, at + packs);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < I; ++i) {
+        float here[N], up[N], down[N], before[N], behind[N], sum[N], next[N];
+        unpack<scalar_t>(raw[i + 1], here);
+        unpack<scalar_t>(above[i], up);
+        unpack<scalar_t>(below[i], down);
+        unpack<scalar_t>(raw[i], before);
+        unpack<scalar_t>(raw[i + 2], behind);
+        sum_beside(here, side[i], first, last, sum);
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            sum[k] += (up[k] + down[k]) + (before[k] + behind[k]);
+            next[k] = fmaf(r, fmaf(-6.0f, here[k], sum[k]), here[k]);
+        }
+        const int x = plane0 + i;
+        if (!inside || row >= ny || x >= nx) continue;
+        const bool outer = row == 0 || row + 1 == ny || x == 0 || x + 1 == nx;
+        store_pack<false, N>(out, pack_inner<scalar_t>(next, raw[i + 1], pack == 0, pack + 1 == packs, outer), start + i * plane);
+    }
 }
+
+struct Call {
+    const scalar_t* u;
+    scalar_t* out;
+    float r;
+    int nx, ny, nz;
+    cudaStream_t stream;
+
+    // Along the rows. A strip is a row, or as wide as a warp if `narrow` and that divides a row.
+    template <int N, int I, int J>
+    cudaError_t lines(int threads, bool narrow = false) const {
+        const uint32_t packs = uint32_t(nz / N), width = narrow && packs % 32 == 0 ? 32 : packs;
+        const uint32_t needed = width * uint32_t(ceil_div(ny, J));
+        const Grid grid = {nx, ny, int(packs), needed, Divisor(width), Divisor(packs / width)};
+        const dim3 blocks(unsigned(ceil_div(needed, threads)) * (packs / width), unsigned(ceil_div(nx, I)));
+        heat_lines<N, I, J><<<blocks, threads, 0, stream>>>(u, out, r, grid);
+        return cudaGetLastError();
+    }
+
+    // In three dimensions: eight bricks of I planes behind each other, a row in pieces of up to `across` packs, and as many rows as there are
+    // threads left; fewer while there isn't a block for nearly every multiprocessor. A row of threads is a multiple of 8, so that a block has
+    // whole warps.
+    template <int N, int I, int kThreads>
+    cudaError_t blocks(int across) const {
+        constexpr int kPlanes = 8;
+        const int packs = nz / N, pieces = int(ceil_div(packs, across)), x = int(ceil_div(ceil_div(packs, pieces), 8)) * 8;
+        const auto count = [&](int y) { return dim3(unsigned(pieces), unsigned(ceil_div(ny, y)), unsigned(ceil_div(nx, kPlanes * I))); };
+        const auto enough = [&](dim3 n) { return n.x * n.y * n.z >= 128; };
+        int y = kThreads / (x * kPlanes);
+        while (y > 1 && !enough(count(y))) y /= 2;
+        heat_blocks<N, I, kThreads><<<count(y), dim3(x, y, kPlanes), 0, stream>>>(u, out, r, nx, ny, packs);
+        return cudaGetLastError();
+    }
+};
 
 }  // namespace
 
@@ -99,15 +171,20 @@ extern "C" cudaError_t stencil_3d(const scalar_t* u, scalar_t* out, float r, int
     constexpr bool kShort = sizeof(scalar_t) == 2;
     constexpr int kThreads = kShort ? 128 : 256;
     constexpr int64_t kMiB = 1 << 20;
+    constexpr int kLeastPacks = 8;  // of a row in three-dimensional blocks
     const int64_t bytes = nx * ny * nz * sizeof(scalar_t);
-    constexpr Strips kRows = Strips::kWholeRows;
-    if (!packets_allowed(u, out) || nz % kPacket != 0) {
-        if (bytes < 8 * kMiB) return launch<1, 2, 2>(u, out, r, nx, ny, nz, 128, kRows, stream);
-        return launch<1, 4, 4>(u, out, r, nx, ny, nz, 128, kRows, stream);
+    const Call call = {u, out, r, int(nx), int(ny), int(nz), stream};
+    if (!packets_allowed(u, out) || nz % kPacket != 0) return bytes < 8 * kMiB ? call.lines<1, 2, 2>(128) : call.lines<1, 4, 4>(128);
+    if (nz >= kLeastPacks * kPacket) {
+#if MSBENCH_FP32
+        if (bytes <= 2 * kMiB) return call.blocks<4, 1, 1024>(64);
+#else
+        if (bytes <= 2 * kMiB) return call.blocks<4, 2, 512>(64);
+        if (bytes <= 4 * kMiB) return call.blocks<8, 2, 512>(32);
+#endif
     }
-    if (bytes <= (kShort ? 2 : 1) * kMiB) return launch<kPacket, 1, 1>(u, out, r, nx, ny, nz, 256, kRows, stream);
-    if (bytes <= 4 * kMiB) return launch<kPacket, 2, 1>(u, out, r, nx, ny, nz, 256, kRows, stream);
-    if (kShort && bytes <= 16 * kMiB) return launch<kPacket, 4, 1>(u, out, r, nx, ny, nz, 128, kRows, stream);
-    if (bytes <= 64 * kMiB) return launch<kPacket, 4, 2>(u, out, r, nx, ny, nz, kThreads, Strips::kWarps, stream);
-    return launch<kPacket, 3, 3>(u, out, r, nx, ny, nz, kThreads, Strips::kWarps, stream);
+    if (bytes <= 4 * kMiB) return call.lines<kPacket, 2, 1>(256);
+    if (kShort && bytes <= 16 * kMiB) return call.lines<kPacket, 4, 1>(128);
+    if (bytes <= 64 * kMiB) return call.lines<kPacket, 4, 2>(kThreads, true);
+    return call.lines<kPacket, 3, 3>(kThreads, true);
 }
