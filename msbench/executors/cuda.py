@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import secrets
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -24,12 +22,11 @@ from msbench.errors import DeviceError, ExecutorError, StoreError, ToolchainErro
 from msbench.executors import Options
 from msbench.gpu import ceilings as device_ceilings
 from msbench.gpu import devices as gpus
-from msbench.gpu import memcheck, telemetry
 from msbench.gpu import runner as gpu_runner
+from msbench.gpu import telemetry
+from msbench.gpu.alone import Alone
 from msbench.gpu.job import Job
 from msbench.gpu.locks import gpu_lock
-from msbench.gpu.profile import bottleneck as profiling
-from msbench.gpu.profile import ncu
 from msbench.gpu.runner import QUEUES, RECOVERY_S, GpuRunner, MeasuredProcess, worker_environment
 from msbench.gpu.shared_memory import KEPT_BYTES, Block, SharedMemory
 from msbench.gpu.timing import rounds as timing
@@ -45,7 +42,6 @@ from msbench.harness.digest import harness_digest
 from msbench.harness.gpu_memory import MemoryWatch
 from msbench.harness.inputs import generate
 from msbench.harness.protocols import Plan, Runner
-from msbench.harness.sandbox.confine import Rules
 from msbench.harness.sandbox.process import WorkerProcess
 from msbench.harness.spans import span
 from msbench.model import (
@@ -54,23 +50,18 @@ from msbench.model import (
     Ceilings,
     CheckResult,
     Device,
-    Failure,
     Fault,
     Measurement,
     Origin,
     Profile,
     digest,
 )
-from msbench.scratch import scratch
 from msbench.spec import Case, Operator, Precision
-from msbench.statistics import median
 
 _INPUT_SETS = 2
 _LENT_WORKSPACE = 8 * 2**20
 """Bytes that versions' workspaces lie in while they are timed. In a larger one, where it lies is of no account."""
 _SETS_LIMIT = 24 * 2**30  # bytes of all input sets together
-_PROFILE_LIMIT_S = 240.0
-_SANITIZE_LIMIT_S = 300.0
 _COMPILE_LIMIT_S = 180.0
 _KEPT_BESIDE = 2**28  # bytes of free device memory that an executor beside others keeps
 _TRIES = 5  # each takes gpu_runner.RECOVERY_S and more
@@ -157,7 +148,7 @@ class CudaExecutor:
             building_runner.result()
         return Beside(self.gpu, self.toolchain, self.ceilings(), self._runner_binary, os.getpid())
 
-    def compile_checks(self, op: Operator) -> None:
+    def compile_checks(self, op: Operator, processes: int = 1) -> None:
         """See ``batch.Divisible``; done once for an operator, GPU architecture, CuPy and harness. A check tells what fails."""
         if not op.folder:
             return
@@ -166,16 +157,22 @@ class CudaExecutor:
         done = resources.cache_dir() / "checks" / key
         if done.exists():
             return
-        with suppress(WorkerError, OSError):
-            process = self._compiler()
-            try:
-                process.call("compile", _COMPILE_LIMIT_S, operator=op.name, folder=str(folder.parent))
-            except WorkerError:
-                process.close()
-                raise
-            self._compilers.append(process)
+        with suppress(WorkerError, OSError), ThreadPoolExecutor(processes) as threads:
+            parts = range(processes)
+            begun = [threads.submit(self._compile_part, op.name, folder.parent, n, processes) for n in parts]
+            for part in begun:
+                part.result()
             done.parent.mkdir(parents=True, exist_ok=True)
             done.touch()
+
+    def _compile_part(self, operator: str, folder: Path, part: int, parts: int) -> None:
+        process = self._compiler()
+        try:
+            process.call("compile", _COMPILE_LIMIT_S, operator=operator, folder=str(folder), part=part, parts=parts)
+        except WorkerError:
+            process.close()
+            raise
+        self._compilers.append(process)
 
     def _compiler(self) -> WorkerProcess:
         """One that is idle, or a new one: starting it takes as long as compiling what an operator needs."""
@@ -431,7 +428,7 @@ class CudaExecutor:
         members = (s.candidate.id for s in subjects)
         return digest("group", self.gpu.uuid, case.id, str(os.getpid()), os.urandom(8), str(self._groups), *members)
 
-    # ------------------------------------------------------------------ profiling
+    # ------------------------------------------------------------------ under NVIDIA's tools
 
     def profile(
         self,
@@ -441,120 +438,18 @@ class CudaExecutor:
         build: BuildResult,
         candidate: Candidate,
     ) -> list[Profile]:
-        """Counters where Nsight Compute is there and permitted; else what the compiler and the times tell.
-
-        All cases are profiled in one process; if that fails, each in one of its own, so that one that crashes costs the others
-        nothing. Why there are no counters stands in ``Profile.tool``.
-        """
-        known = [profiling.static_metrics(build, self._achieved(op, precision, *pair)) for pair in cases]
-        try:
-            counted = self._counters(op, precision, [case for case, _ in cases], build)
-        except ncu.NcuError as error:
-            if len(cases) > 1:
-                return [one for pair in cases for one in self.profile(op, precision, [pair], build, candidate)]
-            tool = f"no counters: {error}"
-            return [
-                Profile(case, "static", metrics, *profiling.classify(metrics), tool=tool)
-                for (case, _), metrics in zip(cases, known, strict=True)
-            ]
-        found = []
-        for (case, _), metrics, kernels in zip(cases, known, counted, strict=True):
-            metrics = ncu.combine(kernels) | metrics
-            if len(kernels) >= ncu.MOST_KERNELS:
-                metrics["profiled_kernels"] = float(len(kernels))
-            facts = tuple({"name": k.name, "time_ns": k.time_ns, **k.metrics} for k in kernels)
-            tool = ncu.tool_name(self.toolchain.ncu)
-            found.append(Profile(case, "ncu", metrics, *profiling.classify(metrics), tool=tool, kernels=facts))
-        return found
-
-    def _achieved(
-        self, op: Operator, precision: Precision, case: Case, measurement: Measurement | None
-    ) -> profiling.Achieved | None:
-        samples = [s for samples in measurement.samples_ns for s in samples] if measurement else []
-        if measurement is None or not samples:
-            return None
-        dims = dict(case.dims)
-        nbytes, flops = op.nbytes(precision.itemsize, **dims), op.flops(**dims)
-        compute = op.compute_in(precision)
-        return profiling.Achieved.of(median(samples), nbytes, flops, compute, self.ceilings(), measurement.floor_ns)
-
-    def _counters(
-        self, op: Operator, precision: Precision, cases: Sequence[Case], build: BuildResult
-    ) -> list[list[ncu.KernelProfile]]:
-        """Run the worker by itself under ncu, which makes copies of the cases' memory."""
-        if self.toolchain.ncu is None:
-            raise ncu.NcuError("Nsight Compute (ncu) is not installed")
-        with self._calls_by_itself(op, precision, [(case, False) for case in cases], build, ncu.SCRATCH) as worker:
-            return ncu.collect(
-                self.toolchain.ncu,
-                worker,
-                worker_environment(self.gpu.uuid),
-                self.gpu.capability,
-                resources.cache_dir(),
-                _PROFILE_LIMIT_S * len(cases),
-                len(cases),
-            )
+        """See ``Alone``."""
+        return self._alone(op, precision).profile(cases, build, self.ceilings())
 
     def sanitize(
         self, op: Operator, precision: Precision, cases: Sequence[Case], build: BuildResult, seed: int
     ) -> list[CheckResult]:
-        """See ``protocols.Sanitizes``: under compute-sanitizer, on arrays of which each is an allocation of its own."""
-        assert self.toolchain.sanitizer is not None
-        calls = [(case, misaligned) for case in cases for misaligned in (False, True)]
-        with self._calls_by_itself(op, precision, calls, build, memcheck.SCRATCH, seed, apart=True) as worker:
-            try:
-                found = memcheck.first_bad_access(
-                    self.toolchain.sanitizer, worker, worker_environment(self.gpu.uuid), _SANITIZE_LIMIT_S
-                )
-            except memcheck.MemcheckError as error:
-                raise ExecutorError(f"There is no verdict on memory accesses: {error}.") from error
-        results = []
-        for number, (case, misaligned) in enumerate(calls):
-            failure = None
-            if found and number == found.call:
-                where = f"{case.id} (sanitized{', misaligned' if misaligned else ''})"
-                failure = Failure(Fault.OUT_OF_BOUNDS, f"Case {where}: compute-sanitizer: {found.text}.")
-            results.append(CheckResult(case, "sanitized", seed, failure is None, None, failure=failure))
-            if failure:
-                break
-        return results
+        """See ``protocols.Sanitizes`` and ``Alone``."""
+        return self._alone(op, precision).sanitize(cases, build, seed)
 
-    @contextmanager
-    def _calls_by_itself(
-        self,
-        op: Operator,
-        precision: Precision,
-        calls: Sequence[tuple[Case, bool]],
-        build: BuildResult,
-        folder: str,
-        seed: int = 0,
-        *,
-        apart: bool = False,
-    ) -> Iterator[list[str]]:
-        """How a worker is started that makes these calls (a case, and whether its arrays are misaligned) on copies of their memory, and ends.
-
-        ``apart``: each array is an allocation of its own.
-        """
-        with ExitStack() as memory, scratch(Path(tempfile.gettempdir()), folder) as work:
-            jobs = []
-            for case, misaligned in calls:
-                arena = memory.enter_context(self.arena(Layout.of(op, precision, case, misaligned=misaligned)))
-                arena.write_inputs(generate(op, precision, case, seed, self.xp))
-                arena.poison(POISONS[0])
-                job = Job.of(op, case, [arena])
-                sizes = {"bytes": [*job.input_bytes, *job.output_bytes]} if apart else {}
-                jobs.append(job.payload() | {"nbytes": arena.layout.nbytes} | sizes)
-            self._finish_own_work()
-            pool.shrink(self.xp, kept_bytes=0)
-            version = {
-                "runner": str(self._runner_binary),
-                "binary": build.binary,
-                "rules": Rules.LIBRARY if gpu_runner.CONFINED_PROFILES else None,
-                "announce": memcheck.CALL,
-                "jobs": jobs,
-            }
-            (work / "version.json").write_text(json.dumps(version), encoding="utf-8")
-            yield [sys.executable, "-m", "msbench.gpu.worker", "--profile", str(work / "version.json")]
+    def _alone(self, op: Operator, precision: Precision) -> Alone:
+        runner = self._runner_binary
+        return Alone(op, precision, self.gpu, self.toolchain, runner, self.xp, self.arena, self._finish_own_work)
 
     # ------------------------------------------------------------------ the end
 

@@ -24,7 +24,7 @@ class _Shared(CpuExecutor):
     def beside(self) -> Callable[[], CpuExecutor]:
         return partial(CpuExecutor, self._compiler)
 
-    def compile_checks(self, op: Operator) -> None:
+    def compile_checks(self, op: Operator, processes: int = 1) -> None:
         self.compiled.append(op.name)
 
     def checks_compiled(self) -> None: ...

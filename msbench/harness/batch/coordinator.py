@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
@@ -63,7 +63,7 @@ class Divisible(Protocol):
     def beside(self) -> Make:
         """What makes them there; this one goes on holding the device. It can be pickled."""
 
-    def compile_checks(self, op: Operator) -> None:
+    def compile_checks(self, op: Operator, processes: int = 1) -> None:
         """Have ready what checking an operator runs on the device besides kernels; called from several threads."""
 
     def checks_compiled(self) -> None:
@@ -176,7 +176,7 @@ def _side_by_side(
     batches = list(_batches(ordered, size or len(jobs), _fitting(executor.device())))
     count = min(REFEREES, max(1, _CORES - _SPARE_CORES), max(map(len, batches)))
     with _BuildsAhead(build or executor.build) as builds:
-        builds.begin(batches[0])
+        builds.begin(batches[0], waited_for=True)
         make = beside()  # before anything else uses the device
         with _ChecksAhead(executor, ordered) as ready, _ending(referees):
             referees.enough(make, count)
@@ -355,10 +355,13 @@ class _ChecksAhead:
                 first = first or self._begun[name]
 
     def _compile(self, executor: Divisible, op: Operator, first: Future[None] | None) -> None:
-        """``first``: wait for that; it compiles what most operators' checks launch, which others would compile beside it."""
+        """``first``: wait for that; it compiles what most operators' checks launch, which others would compile beside it.
+
+        Only builds go on meanwhile, so several processes share what that one needs.
+        """
         try:
             wait([first] if first else [])
-            executor.compile_checks(op)
+            executor.compile_checks(op, processes=1 if first else max(1, _CORES // 4))
         finally:
             with self._counting:
                 self._left -= 1
@@ -420,22 +423,24 @@ class _Room:
 
 
 class _BuildsAhead:
-    """Builds that are begun before their turn, on half of the processor's cores."""
+    """Builds that are begun before their turn: on half of the processor's cores, or on all where everything waits for them."""
 
     def __init__(self, build: Build) -> None:
         self._build_one = build
-        self._pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2), thread_name_prefix="msbench-ahead")
+        self._pool = ThreadPoolExecutor(_CORES, thread_name_prefix="msbench-ahead")
+        self._half = threading.Semaphore(max(1, _CORES // 2))
         self._begun: dict[str, Future[BuildResult]] = {}
 
-    def begin(self, jobs: Sequence[Job]) -> None:
+    def begin(self, jobs: Sequence[Job], *, waited_for: bool = False) -> None:
         """Begin the builds of some jobs, unless they are begun already."""
+        share = nullcontext() if waited_for else self._half
         for job in jobs:
             for candidate in job.candidates:
                 if candidate.id not in self._begun:
-                    self._begun[candidate.id] = self._pool.submit(self._build, job, candidate)
+                    self._begun[candidate.id] = self._pool.submit(self._build, job, candidate, share)
 
-    def _build(self, job: Job, candidate: Candidate) -> BuildResult:
-        with job.spans.alongside() if job.spans else nullcontext():
+    def _build(self, job: Job, candidate: Candidate, share: AbstractContextManager[object]) -> BuildResult:
+        with share, job.spans.alongside() if job.spans else nullcontext():
             return self._build_one(job.operator, candidate)
 
     def build(self, op: Operator, candidate: Candidate) -> BuildResult:

@@ -13,6 +13,7 @@ Started as ``python -m msbench.harness.check.compile_checks``; ``gpu_runner.py``
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,11 @@ class Right:
         """See ``protocols.Runner``."""
 
 
-def compile_checks(op: Operator, xp: Any) -> int:
-    """Check the cheapest cases of each distribution in both precisions; how many passed. Why others did not, their check tells."""
+def compile_checks(op: Operator, xp: Any, part: int = 0, parts: int = 1) -> int:
+    """Check the cheapest cases of each distribution in both precisions; how many passed. Why others did not, their check tells.
+
+    Several processes may share these cases, each with one ``part`` of several.
+    """
     passed = 0
     cheapest: dict[tuple[str, ...], Scheduled] = {}
     largest: dict[int, Scheduled] = {}
@@ -75,20 +79,19 @@ def compile_checks(op: Operator, xp: Any) -> int:
             cheapest.setdefault((item.case.distribution, *flat), item)
             largest[size] = item
     chosen = {item.case.id: item for item in (*cheapest.values(), *([largest[max(largest)]] if largest else []))}
-    for precision in op.precisions:
-        for item in chosen.values():
-            with suppress(Exception), CaseCheck(Memory(xp), op, precision, item.case, seed=0) as check:
-                right = Right(check, Candidate(op.name, precision, ""))
-                variants = [variant for variant in ("aligned", "touched") if variant in item.variants]
-                passed += all(result.passed for result in check.run(right, variants))
+    for precision, item in list(product(op.precisions, chosen.values()))[part::parts]:
+        with suppress(Exception), CaseCheck(Memory(xp), op, precision, item.case, seed=0) as check:
+            right = Right(check, Candidate(op.name, precision, ""))
+            variants = [variant for variant in ("aligned", "touched") if variant in item.variants]
+            passed += all(result.passed for result in check.run(right, variants))
     return passed
 
 
-def _compile(operator: str, folder: str) -> dict[str, Any]:
+def _compile(operator: str, folder: str, part: int, parts: int) -> dict[str, Any]:
     import cupy
 
     try:
-        return {"passed": compile_checks(operators.load(operator, Path(folder)), cupy)}
+        return {"passed": compile_checks(operators.load(operator, Path(folder)), cupy, part, parts)}
     finally:
         cupy.get_default_memory_pool().free_all_blocks()
 

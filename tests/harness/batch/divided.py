@@ -86,7 +86,7 @@ class Divided(Plain):
     def beside(self) -> partial[Beside]:
         return partial(Beside, folder=self.folder, behaviour=self.behaviour)
 
-    def compile_checks(self, op: Operator) -> None:
+    def compile_checks(self, op: Operator, processes: int = 1) -> None:
         time.sleep(0.01)
         (self.folder / f"compiled {op.name}").touch()
 
