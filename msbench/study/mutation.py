@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 
-from msbench.errors import DeviceError, UnsupportedError, WorkerError
+from msbench.errors import DeviceFull, UnsupportedError, WorkerError
 from msbench.harness.check.case import CaseCheck, fault_of
 from msbench.harness.check.schedule import work
 from msbench.harness.protocols import Executor, Foresees, Progress, Runner
@@ -99,7 +99,8 @@ def check(
     """Check each on its cases; one verdict for each, in their order. ``room`` is entered for each case.
 
     Raises:
-        DeviceError: the device is missing, lost, or too small for a case.
+        DeviceFull: it is too small for a case.
+        DeviceError: it is missing or lost.
     """
     op, precision, wanted = survey.op, survey.precision, survey.wanted
     with ExitStack() as resources:
@@ -113,10 +114,16 @@ def check(
         if progress:
             progress.started(f"checking {op.name}/{precision}'s mutants")
         for done, case in enumerate(cases, 1):
-            with room(op, case), CaseCheck(executor, op, precision, case, seed) as checking:
-                for subject in subjects:
-                    if case in wanted[subject.verdict.mutant]:
-                        subject.try_on(checking)
+            try:
+                with room(op, case), CaseCheck(executor, op, precision, case, seed) as checking:
+                    for subject in subjects:
+                        if case in wanted[subject.verdict.mutant]:
+                            subject.try_on(checking)
+            except MemoryError as error:
+                raise DeviceFull(
+                    f"{executor.device().name} has not enough memory to check {op.name}/{precision} at {case.id}. "
+                    "Choose smaller cases with --cases."
+                ) from error
             if progress:
                 progress.advanced(done, len(cases), case.id)
         for subject in subjects:  # also of those that are tried on no case here
@@ -149,11 +156,6 @@ class Subject:
             failure, ratio = Failure(Fault.UNSUPPORTED, str(error)), None
         except WorkerError as error:
             failure, ratio = Failure(fault_of(error), str(error), error.log), None
-        except MemoryError as error:
-            where = f"{self.op.name}/{self.candidate.precision} at {check.case.id}"
-            raise DeviceError(
-                f"{self.executor.device().name} has not enough memory to check {where}. Choose smaller cases with --cases."
-            ) from error
         if failure is None:
             self.verdict.survived.append(check.case)
         elif failure.fault in _BY_CHECK or (failure.fault in _BY_END and self.verdict.mutant.variant == "misaligned"):

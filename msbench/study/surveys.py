@@ -1,7 +1,8 @@
 """Mutants of many tasks: one task after another, or, on a device that others can use beside this process, several at once.
 
 Checking one task keeps one processor busy, and a GPU hardly. So each of a few processes takes one task after another, with an
-executor of its own; it builds that task's mutants, checks them and sends back what came of each.
+executor of its own; it builds that task's mutants, checks them and sends back what came of each. A task with a case for which the
+device has no room beside the others is checked by itself in the end.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from multiprocessing.synchronize import Semaphore
 from pathlib import Path
 
 from msbench import operators
-from msbench.errors import WorkerCrashed
+from msbench.errors import DeviceFull, WorkerCrashed
 from msbench.harness.batch.coordinator import CHECK_BYTES, Divisible
 from msbench.harness.protocols import Executor, Progress
 from msbench.harness.sandbox import wire
-from msbench.model import Failure
+from msbench.model import Failure, Fault
 from msbench.operators import mutants
 from msbench.spec import Case, Operator, Precision
 from msbench.study.mutation import Subject, Survey, Verdict, begin, check
@@ -54,7 +55,15 @@ def surveys(
     """
     several = list(every)
     if isinstance(executor, Divisible) and len(several) > 1:
-        yield from _side_by_side(executor, executor.beside(), several, seed, progress)
+        too_large = []
+        for number, found in _side_by_side(executor, executor.beside(), several, seed, progress):
+            if isinstance(found, DeviceFull):
+                too_large.append(number)
+            else:
+                yield number, found
+        # The processes that others were checked in have ended, with what they held of the device's memory.
+        left = _one_by_one(executor, [several[number] for number in too_large], seed, progress)
+        yield from zip(too_large, left, strict=True)
     else:
         yield from enumerate(_one_by_one(executor, several, seed, progress))
 
@@ -77,7 +86,7 @@ def _one_by_one(
 
 def _side_by_side(
     executor: Divisible, make: Callable[[], Executor], every: list[Survey], seed: int, progress: Progress | None
-) -> Iterator[tuple[int, list[Verdict]]]:
+) -> Iterator[tuple[int, list[Verdict] | DeviceFull]]:
     cores = os.cpu_count() or 1
     count = max(1, min(_SIDE_BY_SIDE, cores // 2, len(every)))
     spawning = get_context("spawn")
@@ -114,7 +123,10 @@ def _side_by_side(
             progress.started(f"checking {len(every)} tasks' mutants")
         for done, future in enumerate(as_completed(taken), 1):
             number = taken[future]
-            yield number, future.result()
+            try:
+                yield number, future.result()
+            except DeviceFull as error:
+                yield number, error
             if progress:
                 progress.advanced(done, len(every), f"{every[number].op.name}/{every[number].precision}")
 
@@ -182,4 +194,7 @@ def _survey(name: str, folder: str, precision: Precision, cases: dict[str, tuple
     survey = Survey(op, precision, {mutant: cases[mutant.name] for mutant in mutants(op) if mutant.name in cases})
     subjects = begin(_here.executor, survey, _here.building)
     found = check(_here.executor, survey, subjects, seed, room=_here.enter)
+    for failure in (failure for one in found for failure in one.failures.values()):
+        if failure.fault == Fault.OUT_OF_MEMORY:  # which may lie with the others
+            raise DeviceFull(failure.message)
     return [(one.mutant.name, one.rejected, one.survived, one.failures) for one in found]

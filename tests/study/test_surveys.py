@@ -9,6 +9,7 @@ from typing import cast
 
 from msbench import executors, operators
 from msbench.executors.cpu import CpuExecutor
+from msbench.harness.arena import Arena, Layout
 from msbench.harness.protocols import Executor
 from msbench.spec import Operator
 from msbench.study.mutation import Survey, Verdict
@@ -53,6 +54,33 @@ def test_side_by_side_gives_the_verdicts_of_one_by_one() -> None:
     }
     assert all(any(one.rejected for one in some) for some in found.values())
     assert sorted(shared.compiled) == ["mse_loss", "relu"]
+
+
+class _Full(CpuExecutor):
+    """Has no room in a process beside others."""
+
+    def arena(self, layout: Layout) -> Arena:
+        raise MemoryError
+
+
+class _Crowded(_Shared):
+    def beside(self) -> Callable[[], CpuExecutor]:
+        return partial(_Full, self._compiler)
+
+
+def test_what_has_no_room_beside_others_is_checked_by_itself() -> None:
+    op = operators.load("relu")
+    cases = sorted(op.cases, key=lambda case: operators.elements(op, dict(case.dims)))[:1]
+    mutants = operators.mutants(op)[:2]
+    every = [Survey(op, precision, {one: one.wrong_on(cases) for one in mutants}) for precision in (FP32, BF16)]
+    with executors.pick("cpu") as alone:
+        assert isinstance(alone, CpuExecutor)
+        crowded = _Crowded(alone._compiler)
+    crowded.compiled = []
+    with crowded:
+        found = dict(surveys(cast("Executor", crowded), every, seed=1))
+    assert sorted(found) == [0, 1]
+    assert all(verdict.rejected for some in found.values() for verdict in some)
 
 
 def test_leaving_early_waits_for_no_process() -> None:
