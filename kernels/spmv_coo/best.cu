@@ -3,15 +3,16 @@
 // Plans, by rows:
 // - `cluster_sums`, up to 4096 rows, 120 000 entries and a short x: a cluster of 16 blocks has a band of the rows, or an eighth of the entries,
 //   and its blocks send each other what they have added up (msbench_cluster_sums.cuh): no barrier of the grid.
-// - `block_sums`, up to 32768: a block of 1024 threads on each multiprocessor has all of its entries under way at once, and x, if it is
+// - `CooSwap`, up to 32768 with few entries each and a short x: blocks of clusters swap entries, and clusters mail sums (msbench_coo_swap.cuh).
+// - `block_sums`, else up to 32768: a block of 1024 threads on each multiprocessor has all of its entries under way at once, and x, if it is
 //   short, for shared memory, so that this is one trip; products are added up in shared memory, and behind a grid barrier those sums of
 //   all blocks (msbench_block_sums.cuh). One cooperative launch.
 // - `bins`, else: products ordered by bins of rows (msbench_product_bins.cuh), which blocks share out if they are uneven
 //   (msbench_bin_shares.cuh); 12 + 6 + 6 bytes an entry and the gathers of x.
 //
-// Bound: paper sizes are a launch, one trip to memory, a grid barrier and one to L2: a cooperative sum of 1 MB takes 5.6 us
-// (measured); and the sums of all blocks through L2. Large (H100): 331 us for entries, gathers and stores of products in no order
-// (measured), which L2 takes, and 76 to read the products.
+// Bound: paper sizes are a launch, one trip to memory, a grid barrier, or an exchange within clusters, and one to L2: a cooperative sum of
+// 1 MB takes 5.6 us (measured); and the sums of all blocks, or all clusters, through L2. Large (H100): 331 us for entries, gathers and stores
+// of products in no order (measured), which L2 takes, and 76 to read the products.
 //
 // Measured (H100, November 2026, own program, fp32, us; 1024, 2048, 4096, 8192, 16384 rows, and 10007 skewed): 9.3, 9.6, 10.2, 11.3, 14.0,
 // 16.7 with all sums stored; when lanes added up by row first 9.2, 9.7, 10.7, 12.4, 15.9, 17.2. Sums added in memory as here, from 8192 rows
@@ -25,6 +26,7 @@
 #include "msbench_add_quad.cuh"
 #include "msbench_block_sums.cuh"
 #include "msbench_cluster_sums.cuh"
+#include "msbench_coo_swap.cuh"
 #include "msbench_entries.cuh"
 #include "msbench_held_vector.cuh"
 #include "msbench_product_bins.cuh"
@@ -32,12 +34,7 @@
 
 namespace {
 
-struct Matrix {
-    const scalar_t* values;
-    const int32_t *row_indices, *columns;
-    int total;
-};
-
+using Matrix = msbench::CooMatrix;
 using msbench::ClusterSums;
 constexpr int64_t kFewRows = 4096, kFewest = 30'000, kFewEntries = 120'000;  // limits of `cluster_sums`
 constexpr int kLogCluster = 4, kBands = 4, kCopies = 4;
@@ -239,6 +236,10 @@ extern "C" cudaError_t spmv_coo(const scalar_t* values, const int32_t* row_indic
     if (rows <= kFewRows && nnz <= kFewEntries && cols <= kMostTable) {
         if (nnz <= kFewest) return launch_clusters<1024>(A, x, y, cols, ClusterSums(rows, kLogCluster, kBands, 1, kCopies), stream);
         return launch_clusters<512>(A, x, y, cols, ClusterSums(rows, kLogCluster, 1, msbench::kMostGroups, kCopies), stream);
+    }
+    if (rows > kFewRows && cols <= kMostTable) {
+        const msbench::CooSwap swap(rows, cols, nnz);
+        if (swap.suits) return swap.launch(A, x, y, stream);
     }
     if (rows <= BlockSums::kMostRows) {
         const BlockSums sums(workspace, rows, nnz);
