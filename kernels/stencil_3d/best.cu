@@ -5,19 +5,22 @@
 // boundary); lanes without a neighbour load one element more.
 //
 // Plans:
-//   blocks  small grids whose rows are not short: threads in three dimensions, so that most of the planes and rows around a thread's own are
-//           in L1 and nothing is divided before the first load. Boundary is kept by masks over words, which is less code.
-//   lines   beyond: threads are numbered along the rows. Large grids: a block's warps stand below each other (strips of 32 packs), so that more
-//           of the rows above and below are in L1. Rows that are not 16-byte aligned take the same path one column a thread.
+//   blocks  grids that are neither large nor of short rows: threads in three dimensions, so that most of the planes and rows around a thread's
+//           own are in L1 and nothing is divided before the first load. Boundary is kept by masks over words, which is less code. The smaller the
+//           grid, the smaller bricks are, since all multiprocessors have to load at once.
+//   lines   the others: threads are numbered along the rows. Large grids: a block's warps stand below each other (strips of 32 packs), so that
+//           more of the rows above and below are in L1. Rows that are not 16-byte aligned take the same path one column a thread.
 //
 // Bound: each element read once and written once; one launch. 768³ is 847 us in fp32 and 423 in bf16 at a copy's speed.
 // DRAM traffic is compulsory (ncu: 1.82 + 1.79 GB in fp32); what is above the bound is L2: 3x3 bricks load 2.3 times their size.
 //
-// Measured (H200, 2026-11-26, msbench bench), us cold, without blocks behind: fp32 64³ 5.0 5.1, 64x64x128 5.4 5.8; bf16 64x64x128 5.0 5.2, 64x128x256 6.5 6.9.
-// Lines: fp32 128³ 8.7, 256³ 37.5, 768³ 904; bf16 256³ 22.1, 768³ 467. Lost to them: blocks in fp32 from 4 MiB (0 to 7 %); in bf16 from 8 MiB (6 to
-// 19 %, since the compiler had moved loads of bricks of 4 planes behind stores; masks did the same to bricks of 3x3, 1100 us for 908 at 768³). Lost at
-// 768³: bricks of 4x2, 4x3, 2x2 (2 to 7 % slower), 4x1 and 8x1 (12 to 30 %); threads that walk along x with planes in registers (932, 476). H100,
-// 2026-11-25: in bf16, 4x1 is 2 to 4 % faster than 4x2 at 2^22 and 2^23 points; the walk, and whole rows in shared memory by bulk copies, lose 6 to 9 %.
+// Measured (H100, 2026-11-26, L2 read over), us cold: blocks, what was there before (lines from 4 MiB in fp32, 8 MiB in bf16), and a copy:
+// fp32 64x128x128 6.4 7.0 6.5, 128³ 8.9 9.0 8.6, 64x256x256 13.6 14.5 12.8, 128x256x256 23.3 24.1 21.7; bf16 64x64x128 4.9 5.0 4.8,
+// 128³ 6.6 6.7 6.5, 64x256x256 9.4 10.3 8.5, 128x256x256 14.2 14.8 12.8. 256³: within 2 %. H200, lines: 256³ 37.2 and 22.2, 768³ 904, 467.
+// Lost: blocks with bricks of four planes, whose loads the compiler moves behind stores in bf16 (H200, from 8 MiB: 4 to 6 % behind lines in fp32,
+// 4 to 18 % in bf16), of one plane at 4 MiB in fp32 (3 %), blocks at 768³ (H100: 1 to 19 %), a preferred carveout of shared memory (none better).
+// Lost at 768³ (H200): bricks of 4x2, 4x3, 2x2 (2 to 7 % slower), 4x1 and 8x1 (12 to 30 %); threads that walk along x with planes in registers
+// (932, 476); masks in lines of 3x3 (1100 us for 908). The walk, and whole rows in shared memory by bulk copies, lose 6 to 9 % on an H100.
 #include "msbench_divisor.cuh"
 #include "msbench_row_packs.cuh"
 
@@ -26,6 +29,8 @@ namespace {
 using namespace msbench;
 
 constexpr int kPacket = Packet<scalar_t>::kSize;
+template <int kBrick>  // packs of a thread
+constexpr int kMostThreads = kBrick <= 2 ? 1024 : 512;  // of a block in three dimensions
 
 struct Grid {
     int nx, ny, packs;         // packs of a row
@@ -85,48 +90,53 @@ __global__ void __launch_bounds__(256) heat_lines(const scalar_t* __restrict__ u
     }
 }
 
-// A thread has I planes of one row. Threads of a block are numbered in three dimensions, and so are blocks.
-template <int N, int I, int kThreads>
-__global__ void __launch_bounds__(kThreads)
+// A thread has I planes of J rows. Threads of a block are numbered in three dimensions, and so are blocks.
+template <int N, int I, int J>
+__global__ void __launch_bounds__(kMostThreads<I * J>)
     heat_blocks(const scalar_t* __restrict__ u, scalar_t* __restrict__ out, float r, int nx, int ny, int packs) {
     const unsigned lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) % 32;
-    const int pack = int(blockIdx.x * blockDim.x + threadIdx.x), row = int(blockIdx.y * blockDim.y + threadIdx.y);
+    const int pack = int(blockIdx.x * blockDim.x + threadIdx.x), row0 = int(blockIdx.y * blockDim.y + threadIdx.y) * J;
     const int plane0 = int(blockIdx.z * blockDim.z + threadIdx.z) * I;
     // first, last: without a neighbour before, or behind.
     const bool inside = pack < packs, first = lane == 0 || threadIdx.x == 0, last = lane == 31 || threadIdx.x + 1 == blockDim.x;
     const bool edge = inside && ((first && pack > 0) || (last && pack + 1 < packs));
-    const int beyond = first ? -1 : N, plane = ny * packs, start = (plane0 * ny + row) * packs + pack;
-    RawPack<scalar_t, N> raw[I + 2], above[I], below[I];  // raw[i] is plane plane0 + i - 1
-    scalar_t side[I];
+    const int beyond = first ? -1 : N, plane = ny * packs, start = (plane0 * ny + row0) * packs + pack;
+    RawPack<scalar_t, N> raw[I + 2][J + 2];  // [i][j] is plane plane0 + i - 1, row row0 + j - 1
+    scalar_t side[I][J];
 #pragma unroll
     for (int i = 0; i < I + 2; ++i) {
-        const bool in_plane = inside && unsigned(plane0 + i - 1) < unsigned(nx), there = in_plane && row < ny;
-        const int at = start + (i - 1) * plane;
-        if (i > 0 && i <= I) above[i - 1] = load_pack<N>(u, in_plane && unsigned(row - 1) < unsigned(ny), at - packs);
-        raw[i] = load_pack<N>(u, there, at);
-        if (i > 0 && i <= I) {
-            side[i - 1] = load_pack<1>(u + int64_t(at) * N + beyond, there && edge);
-            below[i - 1] = load_pack<N>(u, in_plane && row + 1 < ny, at + packs);
+#pragma unroll
+        for (int j = 0; j < J + 2; ++j) {
+            const bool own_plane = i > 0 && i <= I, own_row = j > 0 && j <= J;
+            if (!own_plane && !own_row) continue;
+            const bool there = inside && unsigned(plane0 + i - 1) < unsigned(nx) && unsigned(row0 + j - 1) < unsigned(ny);
+            const int at = start + (i - 1) * plane + (j - 1) * packs;
+            raw[i][j] = load_pack<N>(u, there, at);
+            if (own_plane && own_row) side[i - 1][j - 1] = load_pack<1>(u + int64_t(at) * N + beyond, there && edge);
         }
     }
 #pragma unroll
     for (int i = 0; i < I; ++i) {
-        float here[N], up[N], down[N], before[N], behind[N], sum[N], next[N];
-        unpack<scalar_t>(raw[i + 1], here);
-        unpack<scalar_t>(above[i], up);
-        unpack<scalar_t>(below[i], down);
-        unpack<scalar_t>(raw[i], before);
-        unpack<scalar_t>(raw[i + 2], behind);
-        sum_beside(here, side[i], first, last, sum);
 #pragma unroll
-        for (int k = 0; k < N; ++k) {
-            sum[k] += (up[k] + down[k]) + (before[k] + behind[k]);
-            next[k] = fmaf(r, fmaf(-6.0f, here[k], sum[k]), here[k]);
+        for (int j = 0; j < J; ++j) {
+            float here[N], up[N], down[N], before[N], behind[N], sum[N], next[N];
+            unpack<scalar_t>(raw[i + 1][j + 1], here);
+            unpack<scalar_t>(raw[i + 1][j], up);
+            unpack<scalar_t>(raw[i + 1][j + 2], down);
+            unpack<scalar_t>(raw[i][j + 1], before);
+            unpack<scalar_t>(raw[i + 2][j + 1], behind);
+            sum_beside(here, side[i][j], first, last, sum);
+#pragma unroll
+            for (int k = 0; k < N; ++k) {
+                sum[k] += (up[k] + down[k]) + (before[k] + behind[k]);
+                next[k] = fmaf(r, fmaf(-6.0f, here[k], sum[k]), here[k]);
+            }
+            const int row = row0 + j, x = plane0 + i;
+            if (!inside || row >= ny || x >= nx) continue;
+            const bool outer = row == 0 || row + 1 == ny || x == 0 || x + 1 == nx;
+            const auto pack_next = pack_inner<scalar_t>(next, raw[i + 1][j + 1], pack == 0, pack + 1 == packs, outer);
+            store_pack<false, N>(out, pack_next, start + i * plane + j * packs);
         }
-        const int x = plane0 + i;
-        if (!inside || row >= ny || x >= nx) continue;
-        const bool outer = row == 0 || row + 1 == ny || x == 0 || x + 1 == nx;
-        store_pack<false, N>(out, pack_inner<scalar_t>(next, raw[i + 1], pack == 0, pack + 1 == packs, outer), start + i * plane);
     }
 }
 
@@ -148,18 +158,16 @@ struct Call {
         return cudaGetLastError();
     }
 
-    // In three dimensions: eight bricks of I planes behind each other, a row in pieces of up to `across` packs, and as many rows as there are
-    // threads left; fewer while there isn't a block for nearly every multiprocessor. A row of threads is a multiple of 8, so that a block has
-    // whole warps.
-    template <int N, int I, int kThreads>
-    cudaError_t blocks(int across) const {
-        constexpr int kPlanes = 8;
-        const int packs = nz / N, pieces = int(ceil_div(packs, across)), x = int(ceil_div(ceil_div(packs, pieces), 8)) * 8;
-        const auto count = [&](int y) { return dim3(unsigned(pieces), unsigned(ceil_div(ny, y)), unsigned(ceil_div(nx, kPlanes * I))); };
+    // In three dimensions: `planes` bricks behind each other, a row in pieces of up to 32 packs, and as many rows of bricks as there are threads
+    // left; fewer while there isn't a block for nearly every multiprocessor. A row of threads is a multiple of 8, so that a block has whole warps.
+    template <int N, int I, int J>
+    cudaError_t blocks(int threads, int planes) const {
+        const int packs = nz / N, pieces = int(ceil_div(packs, 32)), x = int(ceil_div(ceil_div(packs, pieces), 8)) * 8;
+        const auto count = [&](int y) { return dim3(unsigned(pieces), unsigned(ceil_div(ny, y * J)), unsigned(ceil_div(nx, planes * I))); };
         const auto enough = [&](dim3 n) { return n.x * n.y * n.z >= 128; };
-        int y = kThreads / (x * kPlanes);
+        int y = threads / (x * planes);
         while (y > 1 && !enough(count(y))) y /= 2;
-        heat_blocks<N, I, kThreads><<<count(y), dim3(x, y, kPlanes), 0, stream>>>(u, out, r, nx, ny, packs);
+        heat_blocks<N, I, J><<<count(y), dim3(x, y, planes), 0, stream>>>(u, out, r, nx, ny, packs);
         return cudaGetLastError();
     }
 };
@@ -177,14 +185,18 @@ extern "C" cudaError_t stencil_3d(const scalar_t* u, scalar_t* out, float r, int
     if (!packets_allowed(u, out) || nz % kPacket != 0) return bytes < 8 * kMiB ? call.lines<1, 2, 2>(128) : call.lines<1, 4, 4>(128);
     if (nz >= kLeastPacks * kPacket) {
 #if MSBENCH_FP32
-        if (bytes <= 2 * kMiB) return call.blocks<4, 1, 1024>(64);
+        if (bytes <= 2 * kMiB) return call.blocks<4, 1, 1>(1024, 8);
+        if (bytes <= 4 * kMiB) return call.blocks<4, 2, 1>(1024, 8);
+        if (bytes <= 8 * kMiB) return call.blocks<4, 2, 1>(512, 8);
+        if (bytes <= 32 * kMiB) return call.blocks<4, 2, 2>(256, 4);
 #else
-        if (bytes <= 2 * kMiB) return call.blocks<4, 2, 512>(64);
-        if (bytes <= 4 * kMiB) return call.blocks<8, 2, 512>(32);
+        if (bytes <= 2 * kMiB) return call.blocks<8, 1, 1>(256, 8);
+        if (bytes <= 4 * kMiB) return call.blocks<8, 2, 1>(256, 8);
+        if (bytes <= 8 * kMiB) return call.blocks<8, 2, 1>(512, 8);
+        if (bytes <= 16 * kMiB) return call.blocks<8, 2, 1>(512, 4);
 #endif
     }
     if (bytes <= 4 * kMiB) return call.lines<kPacket, 2, 1>(256);
-    if (kShort && bytes <= 16 * kMiB) return call.lines<kPacket, 4, 1>(128);
     if (bytes <= 64 * kMiB) return call.lines<kPacket, 4, 2>(kThreads, true);
     return call.lines<kPacket, 3, 3>(kThreads, true);
 }
