@@ -81,61 +81,59 @@ inline size_t place_slices(void* base, int64_t rows, int64_t total, int64_t K, i
 }
 
 // Writes an entry of a slot, in step j from a pair on.
-__device__ inline void write_entry(char* entries, int pair, int j, int slot, unsigned column, float value) {
-    *reinterpret_cast<uint2*>(entries + int64_t(pair + j / 2) * kPairBytes + slot * 16 + j % 2 * 8) = make_uint2(column, __float_as_uint(value));
+__device__ inline void write_entry(char* entries, int pair, unsigned j, int slot, unsigned column, float value) {
+    char* const at = entries + int64_t(pair) * kPairBytes + slot * 16;
+    *reinterpret_cast<uint2*>(at + (j / 2 * kPairBytes + j % 2 * 8)) = make_uint2(column, __float_as_uint(value));
 }
 
-// A warp's turn on one slice: lanes l and l + kHeight, … have row l % kHeight, which has entries from, from + stride, …, `mine` of
-// them. Writes `steps` steps from `pair` on. `name`: of the row.
+// A warp's turn on one slice: lanes l and l + kHeight have row l % kHeight, which has entries from, from + stride, …, `mine` of
+// them. Writes `steps` steps from `pair` on, an even number. `name`: of the row.
+//
+// The row's columns are even or odd by a word of 32 steps, of which an entry's place takes one count of bits. Votes of the warp for each step
+// were as many instructions again, which blocks of few rows wait for.
 template <typename Rows>
 __device__ inline void write_slice(const Rows& A, const Slices& out, int pair, int from, int stride, int mine, int steps, int name) {
-    constexpr int kBatch = 16, kAtOnce = kBatch * kRowLanes;
-    const int lane = threadIdx.x % 32, g = lane % kHeight, zeros = (A.cols + 1) / 2 * 2;  // an even and an odd row of zeros
-    const unsigned own = 0x00010001u << g, before = (1u << lane) - 1;
-    int slot = g;
-    int like = 0, unlike = 0;  // entries in columns as even as the slot, and others, so far
+    constexpr int kBatch = kHeight, kAtOnce = 32;
+    const int lane = threadIdx.x % 32, g = lane % kHeight, half = lane / kHeight;
+    const unsigned zeros = (A.cols + 1) / 2 * 2;  // an even and an odd row of zeros
+    int slot = g, like = 0, unlike = 0;  // entries in columns as even as the slot, and others, so far
     for (int j0 = 0; j0 < steps; j0 += kAtOnce) {
+        const int have = min(max(mine - j0, 0), kAtOnce);
         Entry entry[kBatch];
+        unsigned odd = 0;  // bit 2 b of the lane's entry b, then bit j of step j
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {
-            const int j = j0 + b * kRowLanes + lane / kHeight;
-            if (j < mine) entry[b] = A.entry(from + j * stride);
+            entry[b] = {0, 0.0f};
+            if (2 * b < have - half) entry[b] = A.entry(from + (j0 + 2 * b + half) * stride);
         }
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b) odd |= (entry[b].column & 1u) << 2 * b;
+        odd <<= half;
+        odd |= __shfl_xor_sync(~0u, odd, kHeight);
+        const unsigned all = have == 32 ? ~0u : (1u << have) - 1;
         if (steps <= kAtOnce) {
             // The row with the most even columns shares banks with the one that has the fewest.
-            int even = 0, rank = 0;
+            const int order = __popc(all & ~odd) * kHeight - g;
+            int rank = 0;
 #pragma unroll
-            for (int b = 0; b < kBatch; ++b) {
-                const bool is_even = b * kRowLanes + lane / kHeight < mine && entry[b].column % 2 == 0;
-                even += __popc(__ballot_sync(~0u, is_even) & own);
-            }
-#pragma unroll
-            for (int i = 0; i < kHeight; ++i) {
-                const int other = __shfl_sync(~0u, even, i);
-                rank += other > even || (other == even && i < g);
-            }
+            for (int i = 0; i < kHeight; ++i) rank += __shfl_sync(~0u, order, i) > order;
             slot = rank < kHeight / 2 ? 2 * rank : 2 * (kHeight - 1 - rank) + 1;
         }
+        const unsigned likes = (slot % 2 ? odd : ~odd) & all, shifted = half ? likes : likes << 1;  // bit 2 b + 1 of the lane's entry b
+        const int last = mine - 1 - unlike - half;
+        const unsigned padding = zeros + (slot + 1) % 2;
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {
-            const int j = j0 + b * kRowLanes + lane / kHeight;
-            if (j0 + b * kRowLanes >= steps) break;
-            const bool is_like = j < mine && entry[b].column % 2 == slot % 2;
-            const unsigned likes = __ballot_sync(~0u, is_like) & own;
-            const unsigned unlikes = __ballot_sync(~0u, j < mine && !is_like) & own;
-            unsigned column = zeros + (slot + 1) % 2;
-            float value = 0;
-            int place = j;
-            if (j < mine) {
-                column = entry[b].column;
-                value = entry[b].value;
-                place = is_like ? like + __popc(likes & before) : mine - 1 - unlike - __popc(unlikes & before);
-            }
-            like += __popc(likes);
-            unlike += __popc(unlikes);
-            if (place >= steps - 2) column |= kEnd;
-            if (j < steps) write_entry(out.entries, pair, place, slot, column, value);
+            if (j0 + 2 * b >= steps) break;
+            const bool is_entry = 2 * b < have - half;
+            const int before = __popc(shifted & ((2u << 2 * b) - 1));
+            const int place = before + (shifted >> (2 * b + 1) & 1 ? like : last - 2 * b);
+            const int step = is_entry ? place : j0 + 2 * b + half;
+            const unsigned column = is_entry ? entry[b].column : padding;
+            write_entry(out.entries, pair, step, slot, step >= steps - 2 ? column | kEnd : column, entry[b].value);
         }
+        like += __popc(likes);
+        unlike += have - __popc(likes);
     }
     if (lane < kHeight) out.names[pair * kHeight + slot] = name;
 }
