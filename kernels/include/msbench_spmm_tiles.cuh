@@ -25,7 +25,7 @@
 namespace msbench {
 
 constexpr int kTileThreads = 768, kTileWarps = kTileThreads / 32;
-constexpr int kMostTileRows = 2496, kMostLongTileRows = 1500;  // rows of a tile; of 128 bytes each
+constexpr int kMostTileRows = 2496, kMostLongTileRows = 1424;  // rows of a tile; of 128 bytes each
 
 // Blocks that have finished. Zero between calls, which share it if they overlap: one stream at a time.
 static __device__ unsigned tile_blocks_done;
