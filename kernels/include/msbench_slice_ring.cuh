@@ -8,8 +8,11 @@
 
 namespace msbench {
 
-constexpr int kRing = 2, kChunkUnits = 2, kChunkBytes = kChunkUnits * kUnitBytes;  // chunks that a warp has under way
-constexpr int kRingBytes = kRing * kChunkBytes;
+constexpr int kRing = 2;  // chunks that a warp has under way
+
+constexpr int ring_bytes(int units) {
+    return kRing * units * kUnitBytes;
+}
 
 #ifndef __NVCC__
 __device__ inline unsigned shared_address(const void* p) {
@@ -48,7 +51,8 @@ __device__ inline void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
-// A warp's stream of slices.
+// A warp's stream of slices, in chunks of kChunkUnits units.
+template <int kChunkUnits>
 class RingedStream {
    public:
     __device__ __forceinline__ RingedStream(const Slices& a, const Stream& head, char* ring)
@@ -75,6 +79,8 @@ class RingedStream {
     }
 
    private:
+    static constexpr int kChunkBytes = kChunkUnits * kUnitBytes;
+
     __device__ __forceinline__ void issue(int chunk) const {
         const int lane = threadIdx.x % 32;
 #pragma unroll

@@ -28,18 +28,20 @@ struct ChunkPlan {
           all(chunks * pad) {}
 };
 
-__global__ void __launch_bounds__(kTileBound, 1)
+using ChunkShape = TileShape<768, 2>;
+
+__global__ void __launch_bounds__(ChunkShape::kBound, 1)
     multiply_chunks(const scalar_t* X, scalar_t* Y, const __grid_constant__ Slices a, const __grid_constant__ ChunkPlan plan,
                     int rows, int cols, int64_t K) {
     extern __shared__ __align__(128) char shared[];
     __shared__ int taken;
     const int tid = threadIdx.x, lane = tid % 32, piece = lane % kPieces;
     const int streams = plan.pad / kChunkWindow * kStreams;  // of a chunk
-    char* const ring = ring_of_warp<1>(shared, plan.size);
+    char* const ring = ring_of_warp<ChunkShape, 1>(shared, plan.size);
     if (tid < 2 * kPieces) reinterpret_cast<uint4*>(shared + plan.size * kRowBytes)[tid] = make_uint4(0, 0, 0, 0);
     const auto stage = [&](int tile, int chunk) {
         const int first = chunk * plan.size;
-        stage_tile(shared, X + first * K, min(cols - first, plan.size), K, tile);
+        stage_tile<ChunkShape>(shared, X + first * K, min(cols - first, plan.size), K, tile);
     };
     stage(blockIdx.x, 0);
     cudaGridDependencySynchronize();  // X did not have to wait for the slices
@@ -48,7 +50,7 @@ __global__ void __launch_bounds__(kTileBound, 1)
         const int64_t column = int64_t(tile) * kTileColumns + piece * kPiece;
         const bool inside = column < K;
         const float zeros[kPiece] = {};
-        for (int row = tid / kPieces; row < rows && inside; row += kTileThreads / kPieces) store_piece(Y + row * K + column, zeros);
+        for (int row = tid / kPieces; row < rows && inside; row += ChunkShape::kThreads / kPieces) store_piece(Y + row * K + column, zeros);
         for (int chunk = 0; chunk < plan.chunks; ++chunk) {
             if (chunk > 0 || tile > int(blockIdx.x)) {
                 __syncthreads();
@@ -69,7 +71,7 @@ __global__ void __launch_bounds__(kTileBound, 1)
 #pragma unroll
                 for (int i = 0; i < AddedSums::kOwn; ++i) own[i] = shared + pieces[i] * 16;
                 AddedSums added{reinterpret_cast<float*>(Y), K, int64_t(tile) * kTileColumns, chunk * plan.pad, rows, pieces, {}};
-                multiply_stream<false, kRowBytes>(a, head, own, ring, added);
+                multiply_stream<false, kRowBytes, ChunkShape::kUnits>(a, head, own, ring, added);
                 stream = following;
                 head = next;
             }
@@ -105,8 +107,8 @@ cudaError_t multiply_by_chunks(const Matrix& A, const scalar_t* X, scalar_t* Y, 
     cudaError_t error = bin_entries(A, bins, stream);
     if (error == cudaSuccess) error = slice_by_bins<true>(bins, slices, spill, plan.all, plan.size, A.total, stream);
     if (error != cudaSuccess) return error;
-    return Launch(unsigned(ceil_div(tiles.tiles, tiles.per_block)), kTileThreads, stream).shared(tile_shared_bytes(plan.size)).early()(
-        multiply_chunks, X, Y, slices, plan, A.rows, A.cols, K);
+    Launch launch(unsigned(ceil_div(tiles.tiles, tiles.per_block)), ChunkShape::kThreads, stream);
+    return launch.shared(tile_shared_bytes<ChunkShape>(plan.size)).early()(multiply_chunks, X, Y, slices, plan, A.rows, A.cols, K);
 }
 
 // X of rows that fit at once: as spmm_csr has it, with slices out of bins.
