@@ -9,6 +9,9 @@
 // sixteenth in each slot.
 #pragma once
 
+#include <type_traits>
+
+#include "msbench_prefetch.cuh"
 #include "msbench_scan.cuh"
 #include "msbench_slice_layout.cuh"
 
@@ -68,6 +71,19 @@ __device__ inline void slice_wide_rows(const Rows& A, const Slices& out, int pla
     }
 }
 
+// Asks for a window's entries, in arrays in memory, before its rows are in order; not for more than slices of their own would have.
+template <typename Rows>
+__device__ __forceinline__ void ask_for_entries(const Rows& A, int begin, int end) {
+    if constexpr (std::is_same_v<Rows, CsrRows> || std::is_same_v<Rows, EllRows>) {
+        const int count = min(end - begin, kSliceThreads * kLongest);
+#pragma unroll 1
+        for (int first = 0; first < count; first += kSliceThreads * 8) {  // a sector of columns for each thread
+            prefetch_sector(A.columns + begin + first, count - first, threadIdx.x);
+            prefetch_sector(A.values + begin + first, count - first, threadIdx.x);
+        }
+    }
+}
+
 // By a block: the slices of its window. `kAdded`: sums are added up in memory, and rows without entries need none.
 template <bool kAdded, typename Rows>
 __device__ inline void slice_window(const Rows& A, const Slices& out) {
@@ -79,7 +95,11 @@ __device__ inline void slice_window(const Rows& A, const Slices& out) {
     if (tid < kBins) bins[tid] = 0;
     if (tid == 0) long_count = 0;
     for (int i = blockIdx.x * kSliceThreads + tid; i < out.tiles; i += gridDim.x * kSliceThreads) out.taken[i] = 0;
+    const int begin = A.begin(row0), end = A.begin(min(row0 + window, A.rows));
+    constexpr bool kKnown = std::is_same_v<Rows, EllRows>;  // where entries are, without a trip to memory
+    if constexpr (kKnown) ask_for_entries(A, begin, end);
     const int count = tid < window && row < A.rows ? A.count(row) : 0;
+    if constexpr (!kKnown) ask_for_entries(A, begin, end);
     const bool is_long = count > kLongest;
     const int key = is_long ? 0 : count;
     __syncthreads();
@@ -112,7 +132,6 @@ __device__ inline void slice_window(const Rows& A, const Slices& out) {
         if (k < t) base += other;
         all += other;
     }
-    const int64_t begin = A.begin(row0);
     const int first = (int((Slices::padded(begin) + kUnit - 1) / kUnit * kUnit) + w * out.slack()) / (2 * kHeight);
     const int start = first + (base + sum - own - (t == 0 ? 0 : earlier)) / 2;
     if (warp == 0 && lane < slices && lane % each == 0 && !(kAdded && lane == slices - each))
