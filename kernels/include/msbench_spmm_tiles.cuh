@@ -150,18 +150,19 @@ cudaError_t launch_tiles(const scalar_t* X, scalar_t* Y, const Slices& slices, i
 }
 
 // The launch behind the slices, in which tiles are counted by 64 bytes. Few streams are for few warps; in fp32 so are many, whose
-// warps have longer chunks in return.
-inline cudaError_t multiply_sliced(const scalar_t* X, scalar_t* Y, const Slices& slices, int cols, int64_t K, cudaStream_t stream) {
-#ifdef MSBENCH_WITHOUT_BF16
-    const bool twice = TilePlan(K, kMultiprocessors).per_block > 1;  // all entries would be read
-    if (twice && cols <= kMostLongTileRows) return launch_tiles<TileShape<768, 2>, 2>(X, Y, slices, cols, K, stream);
-    return launch_tiles<TileShape<512, 4>>(X, Y, slices, cols, K, stream);
-#else
-    const int64_t rows = int64_t(slices.windows) * slices.window;
-    if (rows <= 1024) return launch_tiles<TileShape<512, 2>>(X, Y, slices, cols, K, stream);
-    if (rows < 8192) return launch_tiles<TileShape<768, 2>>(X, Y, slices, cols, K, stream);
-    return launch_tiles<TileShape<1024, 2>>(X, Y, slices, cols, K, stream);
-#endif
+// warps have longer chunks in return. By the type and not by MSBENCH_WITHOUT_BF16, which a source that says bf16, if in a comment, goes without.
+template <typename T>
+cudaError_t multiply_sliced(const T* X, T* Y, const Slices& slices, int cols, int64_t K, cudaStream_t stream) {
+    if constexpr (std::is_same_v<T, float>) {
+        const bool twice = TilePlan(K, kMultiprocessors).per_block > 1;  // all entries would be read
+        if (twice && cols <= kMostLongTileRows) return launch_tiles<TileShape<768, 2>, 2>(X, Y, slices, cols, K, stream);
+        return launch_tiles<TileShape<512, 4>>(X, Y, slices, cols, K, stream);
+    } else {
+        const int64_t rows = int64_t(slices.windows) * slices.window;
+        if (rows <= 1024) return launch_tiles<TileShape<512, 2>>(X, Y, slices, cols, K, stream);
+        if (rows < 8192) return launch_tiles<TileShape<768, 2>>(X, Y, slices, cols, K, stream);
+        return launch_tiles<TileShape<1024, 2>>(X, Y, slices, cols, K, stream);
+    }
 }
 
 // Two launches. `workspace`: tiles_bytes(...). `first`: no kernel comes before in the launcher. X and Y are aligned to 16
