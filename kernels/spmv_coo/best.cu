@@ -3,7 +3,7 @@
 // Plans, by rows:
 // - `cluster_sums`, up to 4096 rows, 120 000 entries and a short x: a cluster of 16 blocks has a band of the rows, or an eighth of the entries,
 //   and its blocks send each other what they have added up (msbench_cluster_sums.cuh): no barrier of the grid.
-// - `CooSwap`, up to 32768 with few entries each and a short x: blocks of clusters swap entries, and clusters mail sums (msbench_coo_swap.cuh).
+// - `CooSwap`, up to 16384 with few entries each and a short x: blocks of clusters swap entries, and clusters mail sums (msbench_coo_swap.cuh).
 // - `block_sums`, else up to 32768: a block of 1024 threads on each multiprocessor has all of its entries under way at once, and x, if it is
 //   short, for shared memory, so that this is one trip; products are added up in shared memory, and behind a grid barrier those sums of
 //   all blocks (msbench_block_sums.cuh). One cooperative launch.
