@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 
-from msbench.errors import DeviceFull, UnsupportedError, WorkerError
+from msbench.errors import DeviceFull, SpecError, UnsupportedError, WorkerError
 from msbench.harness.check.case import CaseCheck, fault_of
 from msbench.harness.check.schedule import work
 from msbench.harness.protocols import Executor, Foresees, Progress, Runner
@@ -119,7 +119,9 @@ def check(
                     for subject in subjects:
                         if case in wanted[subject.verdict.mutant]:
                             subject.try_on(checking)
-            except MemoryError as error:
+            except (MemoryError, SpecError) as error:
+                if isinstance(error, SpecError) and not isinstance(error.__cause__, MemoryError):
+                    raise
                 raise DeviceFull(
                     f"{executor.device().name} has not enough memory to check {op.name}/{precision} at {case.id}. "
                     "Choose smaller cases with --cases."

@@ -32,6 +32,7 @@ from msbench.study.mutation import Subject, Survey, Verdict, begin, check
 
 _BEGUN = 2  # surveys: the one whose mutants are checked, and the next one
 _SIDE_BY_SIDE = 7  # surveys, of a dozen processes each
+_MEMORY_A_SURVEY = 2**33  # of the device, for its processes, besides cases
 _PARTS = 32  # of the device's memory
 _ROOM = 16  # parts, for all cases that are checked at once
 _USUAL_MEMORY = 2**37  # of a device that does not tell
@@ -55,8 +56,9 @@ def surveys(
     """
     several = list(every)
     if isinstance(executor, Divisible) and len(several) > 1:
+        memory = executor.device().memory_bytes or _USUAL_MEMORY
         too_large = []
-        for number, found in _side_by_side(executor, executor.beside(), several, seed, progress):
+        for number, found in _side_by_side(executor, executor.beside(), memory, several, seed, progress):
             if isinstance(found, DeviceFull):
                 too_large.append(number)
             else:
@@ -85,10 +87,15 @@ def _one_by_one(
 
 
 def _side_by_side(
-    executor: Divisible, make: Callable[[], Executor], every: list[Survey], seed: int, progress: Progress | None
+    executor: Divisible,
+    make: Callable[[], Executor],
+    memory: int,
+    every: list[Survey],
+    seed: int,
+    progress: Progress | None,
 ) -> Iterator[tuple[int, list[Verdict] | DeviceFull]]:
     cores = os.cpu_count() or 1
-    count = max(1, min(_SIDE_BY_SIDE, cores // 2, len(every)))
+    count = max(1, min(_SIDE_BY_SIDE, cores // 2, len(every), memory // 2 // _MEMORY_A_SURVEY))
     spawning = get_context("spawn")
     room = _Room(spawning.Lock(), spawning.BoundedSemaphore(_ROOM))
     with ExitStack() as pools:
