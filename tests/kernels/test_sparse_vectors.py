@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.kernels.building import called
-from tests.kernels.test_sparse import lengths_of
+from tests.kernels.test_sparse_rows import lengths_of
 
 VECTOR_SHARES = """
 #include <msbench_spmv_shares.cuh>
