@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msbench import resources
 from msbench.errors import IntegrityError, StoreError
+from msbench.store.union import union
 
 if TYPE_CHECKING:
     from msbench.store.store import Store
@@ -37,9 +38,8 @@ def reader(db: str | None) -> Store:
     Raises:
         StoreError: the database that ``db`` names is not there, or one can't be read.
     """
-    from msbench.store.store import Store
 
-    return Store.union(paths(db))
+    return union(paths(db))
 
 
 def seconds(db: str | None, device_kind: str) -> dict[str, float]:

@@ -20,9 +20,9 @@ from msbench.harness.check.schedule import work
 from msbench.model import Fault, Study
 from msbench.operators.mutants import FILE, Mutant
 from msbench.spec import Case, Operator, Precision, Split
-from msbench.store import integrity
 from msbench.store.proofs import proofs
 from msbench.store.store import Store
+from msbench.store.union import check_files
 from msbench.study.mutation import Survey, Verdict
 from msbench.study.surveys import surveys
 from tests import turns
@@ -147,7 +147,7 @@ def test_the_command_says_what_passed_and_writes_the_table(own: Operator, tmp_pa
         ("zeros", True),
     ]
     assert proof.trials[1].details["message"] == "Not rejected: N=2; N=7"
-    assert integrity.check_files([database]) == []
+    assert check_files([database]) == []
     (tmp_path / "my_op" / FILE).write_text(
         (tmp_path / "my_op" / FILE).read_text(encoding="utf-8").split('    Mutant("nothing')[0] + ")\n",
         encoding="utf-8",

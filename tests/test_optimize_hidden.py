@@ -21,6 +21,7 @@ from msbench.spec import Case, Split, Task
 from msbench.store.proven import unproven
 from msbench.store.store import Store
 from msbench.store.tables import RunRow
+from msbench.store.union import union
 from tests import factories, optimizing
 from tests.optimizing import HIDDEN, Scripted, World, coded, kernel, planned
 from tests.test_optimize import go
@@ -155,7 +156,7 @@ def test_a_timed_case_is_no_secret_though_it_was_drawn() -> None:
 
 def test_no_shipped_prompt_names_a_hidden_size() -> None:
     """Of every recorded run: the sizes of the hidden cases that its versions were checked on are in none of its prompts."""
-    with Store.union([str(resources.published_db())]) as store:
+    with union([str(resources.published_db())]) as store:
         scanned = 0
         for run in store.runs():
             numbers = _hidden_numbers(store, run)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import cast
 
 from msbench import plugins
+from msbench.agents._attempt import Attempt
 from msbench.agents._briefing import Briefing, CaseBrief, VersionBrief
 from msbench.agents._extract import extract_kernel, json_objects
 from msbench.agents._kernel import kernel_from
 from msbench.agents._plan import Plan, parse_plan
 from msbench.agents._prompts import conversation
-from msbench.agents._protocol import DEBUG, Attempt, Draft, History, Proposal, Strategy, Talk, Trial
+from msbench.agents._protocol import DEBUG, Draft, History, Proposal, Strategy, Talk, Trial
 
 __all__ = [
     "DEBUG",

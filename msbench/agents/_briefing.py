@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from msbench.agents._protocol import Attempt
+from msbench.agents._attempt import Attempt
 from msbench.model import Ceilings, Device, Failure
 from msbench.spec import Operator, Precision
 

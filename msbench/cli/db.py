@@ -76,7 +76,7 @@ def check(db: Db = None) -> None:
     Example: `msbench db check --db db/published.sqlite`
     """
     from msbench.store.engine import shown
-    from msbench.store.integrity import Unopened, check_files
+    from msbench.store.union import Unopened, check_files
 
     where = databases.paths(db)
     problems = check_files(where)
@@ -109,9 +109,9 @@ def repair(
     """
     from msbench.store.engine import shown
     from msbench.store.repair import repair as take_good_rows
-    from msbench.store.store import Store
+    from msbench.store.union import union
 
-    with Store.union([damaged]) as read, databases.writer(db) as target:
+    with union([damaged]) as read, databases.writer(db) as target:
         left = take_good_rows(read, target)
         where = target.where
     for says in left:

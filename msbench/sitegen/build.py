@@ -69,7 +69,7 @@ def build(
     only its own files are replaced. With others among them it is done file by file, not in one step.
 
     Args:
-        store: usually ``Store.union(…)``.
+        store: usually ``union(…)``.
         out: the site's folder.
         device_id: whose times are shown; by default those of the first GPU of ``Store.recorded_devices``.
         repository: the address that pages link to; by default the one that the installed package names, if it names one.

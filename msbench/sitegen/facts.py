@@ -47,7 +47,7 @@ class Site:
         """Read everything but samples.
 
         Args:
-            store: usually ``Store.union(…)``.
+            store: usually ``union(…)``.
             device_id: whose times are shown; by default those of the first GPU of ``Store.recorded_devices``.
             names: what versions are called, by their ids, where that is not to follow from these times.
 

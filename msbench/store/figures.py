@@ -115,7 +115,7 @@ class Figures:
         """Load what is needed.
 
         Args:
-            store: usually ``Store.union(…)``.
+            store: usually ``union(…)``.
             device_id: whose figures; by default those of the first GPU of ``Store.recorded_devices``, if there is one.
             task_id: load this task alone, which is quicker.
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -14,7 +13,7 @@ from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import SQLModel
 
-from msbench.errors import IntegrityError, StoreError
+from msbench.errors import IntegrityError
 from msbench.model import Fault, Origin, Outcome, Status, Study, normalise
 from msbench.spec import Precision, Split
 from msbench.store.engine import explain
@@ -122,34 +121,8 @@ def check(store: Store, known: Store | None = None, *, alone: bool = False) -> l
     return problems
 
 
-class Unopened(str):
-    """A problem that is no damage, or says itself what to do about it: why a database could not be opened at all."""
-
-
-def check_files(paths: Sequence[str | Path]) -> list[str]:
-    """``check`` for databases that are read together: one may refer to another. A problem begins with its file.
-
-    One that can't be opened is an ``Unopened``.
-    """
-    problems: list[str] = []
-    readable: list[str | Path] = []
-    for path in paths:
-        try:
-            with Store.snapshot(path) as store:
-                problems += (f"{store.where}: {problem}" for problem in _file_only(store))
-            readable.append(path)
-        except StoreError as error:
-            problems.append(Unopened(error))
-    if problems:
-        return problems
-    with Store.union(readable) as known:
-        for path in readable:
-            with Store.snapshot(path) as store:
-                problems += (f"{store.where}: {problem}" for problem in check(store, known))
-    return problems
-
-
-def _file_only(store: Store) -> list[str]:
+def damage(store: Store) -> list[str]:
+    """What SQLite says of a database's file, which is all that is asked of one before others are read."""
     if store.had == 0:
         return ["The database is empty."]
     with store.session() as session:

@@ -15,7 +15,7 @@ from msbench.model import Candidate, Ceilings, Device, Evaluation, Status, Study
 from msbench.spec import Operator, Precision
 from msbench.statistics import median
 from msbench.store import convert
-from msbench.store.engine import MEMORY, shown, sqlite_path
+from msbench.store.engine import sqlite_path
 from msbench.store.identity import is_itself
 from msbench.store.rows import put_all
 from msbench.store.runs import Runs, set_columns
@@ -53,29 +53,6 @@ _Result = TypeVar("_Result", CheckRow, MeasurementRow, ProfileRow)
 
 class Store(Runs):
     """Evaluations, devices and versions, and the runs that made them (see ``Runs``). Close it, or use ``with``."""
-
-    @classmethod
-    def union(cls, paths: Sequence[str | Path]) -> Store:
-        """All of several databases, merged in memory: what readers use. The files are only read; none may be missing.
-
-        Raises:
-            StoreError: one of them can't be read.
-        """
-        from msbench.store.merge import merge
-
-        merged: Store | None = None
-        for where in paths:
-            part = cls.snapshot(where)
-            if merged is None and sqlite_path(where) is None:
-                merged = cls(MEMORY)
-            if merged is None:
-                merged = part
-            else:
-                merge(merged, part, verify=False)
-                part.close()
-        merged = merged or cls(MEMORY)
-        merged.where = " + ".join(map(shown, paths)) or MEMORY
-        return merged
 
     @classmethod
     def snapshot(cls, where: str | Path) -> Store:

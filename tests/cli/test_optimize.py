@@ -14,6 +14,7 @@ from msbench.errors import MsbenchError
 from msbench.providers.replay import ReplayProvider
 from msbench.resources import published_db
 from msbench.store.store import Store
+from msbench.store.union import union
 from tests.cli.running import GOOD, QUICKLY, refused, run
 
 
@@ -122,7 +123,7 @@ def test_a_replay_has_the_times_of_the_device_of_its_recording(here: Path, monke
         raise MsbenchError("opened")
 
     monkeypatch.setattr("msbench.cli.search.pick_executor", pick)
-    with Store.union([str(published_db())]) as store:
+    with union([str(published_db())]) as store:
         tasks = sorted({run.task_id for run in store.runs()})
         some = {ReplayProvider(store, "").recording(task).device_id: task for task in tasks}
     assert len(some) > 1

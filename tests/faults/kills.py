@@ -16,7 +16,7 @@ from typing import Any
 
 from msbench.gpu.profile.ncu import SCRATCH
 from msbench.scratch import scratch
-from msbench.store.integrity import check_files
+from msbench.store.union import check_files
 from tests.faults.works import State, Work, ids, tree
 
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -23,8 +23,8 @@ from msbench.cli import _end, app
 from msbench.cli._files import see_that_writable
 from msbench.errors import DeviceError, MsbenchError
 from msbench.executors.cpu import CpuExecutor
-from msbench.store.integrity import check_files
 from msbench.store.store import Store
+from msbench.store.union import check_files
 from tests import factories, turns
 from tests.cli import running
 

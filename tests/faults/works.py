@@ -18,6 +18,7 @@ from msbench.operators import select_cases
 from msbench.optimize import optimize
 from msbench.spec import Precision, Task
 from msbench.store.store import Store
+from msbench.store.union import union
 from tests import factories, optimizing
 
 TASK = "vector_add/fp32"
@@ -111,7 +112,7 @@ def _with_site(template: Path) -> Callable[[Path, int], None]:
             if not (template / "site").exists():
                 from msbench.sitegen.build import build
 
-                with Store.union([template / "ours.sqlite"]) as store:
+                with union([template / "ours.sqlite"]) as store:
                     build(store, template / "site")
         shutil.copy(template / "theirs.sqlite", folder / "theirs.sqlite")
         if number % 3:

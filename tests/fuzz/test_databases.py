@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from msbench.errors import StoreError
 from msbench.store import integrity
-from msbench.store.integrity import check_files
 from msbench.store.merge import merge
 from msbench.store.store import Store
+from msbench.store.union import check_files, union
 from tests import factories
 
 _shared = settings(
@@ -74,7 +74,7 @@ def judged(path: Path) -> list[str]:
         else:
             assert not problems or "is empty" in problems[0], problems
     try:
-        with Store.union([path]) as store:
+        with union([path]) as store:
             found = integrity.check(store, alone=True)
             assert bool(found) <= bool(problems)
     except StoreError as error:

@@ -25,6 +25,7 @@ from msbench.spec import Task
 from msbench.store.runs import Call
 from msbench.store.store import Store
 from msbench.store.tables import CallRow, RunRow
+from msbench.store.union import union
 
 
 class InOrder(Provider):
@@ -77,7 +78,7 @@ def main() -> None:
     parser.add_argument("--db", required=True, help="the database that is written; a new one")
     parser.add_argument("runs", nargs="*", help="the runs (default: of each task the one that is replayed)")
     given = parser.parse_args()
-    with Store.union([str(resources.published_db())]) as source, Store(given.db) as target:
+    with union([str(resources.published_db())]) as source, Store(given.db) as target:
         for run in [source.run(one) for one in given.runs] or newest(source):
             (task,) = tasks_named([run.task_id], None, None)
             with executors.pick("recorded", store=source) as executor:

@@ -13,6 +13,7 @@ from msbench.store.engine import explain
 from msbench.store.merge import merge
 from msbench.store.migrations import MIGRATIONS
 from msbench.store.store import Store
+from msbench.store.union import union
 from tests import factories
 from tests.factories import FP32, candidate, operator
 
@@ -50,7 +51,7 @@ def test_reading_a_published_database_changes_nothing_and_leaves_nothing(told_fi
     ways: list[Callable[[], Store]] = [
         lambda: Store(told_file, read_only=True),
         lambda: Store(told_file),
-        lambda: Store.union([told_file]),
+        lambda: union([told_file]),
     ]
     for way in ways:
         with way() as store:
@@ -77,8 +78,9 @@ def test_a_database_on_a_read_only_medium_can_be_read(told_file: Path, compact: 
     code = f"""
 from msbench.errors import StoreError
 from msbench.store.store import Store
+from msbench.store.union import union
 from tests.factories import FP32, operator
-for store in (Store({str(told_file)!r}, read_only=True), Store.union([{str(told_file)!r}])):
+for store in (Store({str(told_file)!r}, read_only=True), union([{str(told_file)!r}])):
     print(len(store.versions()))
     store.close()
 try:

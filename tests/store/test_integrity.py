@@ -12,6 +12,7 @@ from msbench.model import Origin
 from msbench.store import integrity
 from msbench.store.merge import merge
 from msbench.store.store import Store
+from msbench.store.union import check_files
 from tests.factories import candidate, measured, operator
 
 OP = operator()
@@ -107,7 +108,7 @@ _OTHERWISE = "PRAGMA foreign_keys=OFF; DROP VIEW speedup; DROP VIEW timing; ALTE
 )
 def test_tables_that_msbench_did_not_make_are_not_read(told_file: Path, store: Store, change: str, said: str) -> None:
     tamper(told_file, change)
-    [problem] = integrity.check_files([told_file])
+    [problem] = check_files([told_file])
     assert said in problem
     with pytest.raises(IntegrityError, match=said):
         merge(store, told_file)
@@ -122,7 +123,7 @@ def test_any_single_changed_byte_of_the_file_is_found_or_harmless(told_file: Pat
         versions = [row.model_dump() for row in store.versions()]
     for place in range(4096, len(sound), len(sound) // 60):
         told_file.write_bytes(sound[:place] + bytes([sound[place] ^ 0x41]) + sound[place + 1 :])
-        if not integrity.check_files([told_file]):
+        if not check_files([told_file]):
             with Store(told_file, read_only=True) as store:
                 assert [row.model_dump() for row in store.versions()] == versions
 
@@ -132,7 +133,7 @@ def test_a_broken_file_is_a_problem_not_a_crash(told_file: Path, damage: Callabl
     with Store(told_file) as store:
         store.compact()
     told_file.write_bytes(damage(told_file.read_bytes()))
-    problems = integrity.check_files([told_file, told_file.with_name("none.sqlite")])
+    problems = check_files([told_file, told_file.with_name("none.sqlite")])
     assert len(problems) >= 2
     assert all(str(told_file.parent) in problem for problem in problems)
 
@@ -145,8 +146,8 @@ def test_what_one_file_lacks_may_be_in_another(tmp_path: Path) -> None:
         with Store(path) as store:
             for evaluation in measured(OP, {version: 0.5}):
                 store.add_evaluation(OP, evaluation)
-    assert integrity.check_files([published, local]) == []
-    [problem] = integrity.check_files([local])
+    assert check_files([published, local]) == []
+    [problem] = check_files([local])
     assert problem.startswith(str(local)) and naive.id in problem
 
 
@@ -157,10 +158,10 @@ def test_a_file_of_an_older_schema_is_checked_as_it_is(tmp_path: Path) -> None:
     connection.executescript(old + "INSERT INTO migration VALUES (1, 'then');")
     connection.close()
     before = path.read_bytes()
-    assert integrity.check_files([path]) == []
+    assert check_files([path]) == []
     assert path.read_bytes() == before
     tamper(path, "INSERT INTO device VALUES ('d', 'cuda', 'X', '', 1, 1, 1, '', '')")
-    [problem] = integrity.check_files([path])
+    [problem] = check_files([path])
     assert "Device d was changed" in problem
 
 

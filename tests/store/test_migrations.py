@@ -6,6 +6,7 @@ import pytest
 from msbench.errors import StoreError
 from msbench.store.migrations import MIGRATIONS
 from msbench.store.store import Store
+from msbench.store.union import union
 from tests import factories
 
 RELEASED = Path(__file__).with_name("schema_1.sql")
@@ -28,7 +29,7 @@ def test_the_oldest_schema_becomes_the_newest(tmp_path: Path, in_memory: bool) -
     connection.executescript(RELEASED.read_text() + "INSERT INTO migration VALUES (1, '2026-11-20T00:00:00+00:00');")
     connection.close()
     if in_memory:
-        with Store.union([old]) as store:
+        with union([old]) as store:
             factories.story(store)
             store.add_trials([factories.trial()])
         return

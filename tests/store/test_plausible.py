@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import select
 from sqlmodel import SQLModel
 
-from msbench.store import integrity
 from msbench.store.identity import content_id, table_of
 from msbench.store.plausible import implausible
 from msbench.store.samples import pack_samples
@@ -27,6 +26,7 @@ from msbench.store.tables import (
     StepRow,
     TrialRow,
 )
+from msbench.store.union import check_files
 
 
 def rows(store: Store, model: type[SQLModel]) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ def forge(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> lis
             forged = row | change(row)
             forged["id"] = content_id(MeasurementRow, forged)
             session.connection().execute(table.update().where(table.c.id == row["id"]).values(**forged))
-    return integrity.check_files([path])
+    return check_files([path])
 
 
 @pytest.mark.parametrize(
@@ -98,5 +98,5 @@ def test_forged_times_are_found_under_the_right_hash(told_file: Path, change: di
 def test_json_in_json_without_end_is_a_problem(told_file: Path) -> None:
     with Store(told_file) as store, store.writing() as session:
         session.connection().exec_driver_sql("UPDATE run SET settings = ?", ("[" * 100_000 + "]" * 100_000,))
-    [problem] = integrity.check_files([told_file])
+    [problem] = check_files([told_file])
     assert "should hold JSON" in problem

@@ -19,6 +19,7 @@ from msbench.model import Origin
 from msbench.store import integrity
 from msbench.store.merge import merge
 from msbench.store.store import Store
+from msbench.store.union import union
 from tests import factories, turns
 from tests.cli.running import GOOD, QUICKLY, run
 from tests.store.conftest import tell
@@ -88,7 +89,7 @@ def test_it_holds_what_a_file_holds(url: str, told: Store) -> None:
         assert content(store) == content(told)
         assert integrity.check(store) == []
         assert merge(store, told) == {}
-    with Store.union([url]) as read:
+    with union([url]) as read:
         assert content(read) == content(told)
 
 

@@ -25,6 +25,7 @@ from msbench.store.merge import merge
 from msbench.store.publish import publish
 from msbench.store.store import Store
 from msbench.store.superseded import drop_superseded
+from msbench.store.union import check_files
 from tests import factories, turns
 from tests.factories import CPU, GPU, candidate, failed, measured, operator, run_row, step_row
 from tests.store.test_merge import content
@@ -176,7 +177,7 @@ def test_a_published_database_has_every_row_that_counts(told_file: Path, tmp_pat
     with Store.snapshot(told_file) as meant, Store.snapshot(target) as there:
         drop_superseded(meant)
         assert content(there) == content(meant)
-    assert integrity.check_files([target]) == []
+    assert check_files([target]) == []
 
 
 def test_what_a_row_repeats_is_stored_once(tmp_path: Path) -> None:
@@ -267,7 +268,7 @@ def test_a_damaged_one_is_refused_in_one_sentence(told_file: Path, tmp_path: Pat
     file.close()
     with pytest.raises(IntegrityError, match=r"restore the database from git or a copy\.$"):
         Store.snapshot(target)
-    assert len(integrity.check_files([target])) == 1
+    assert len(check_files([target])) == 1
 
 
 def together(values: Sequence[Any]) -> list[Any]:
@@ -310,7 +311,7 @@ def test_a_changed_check_is_found(told_file: Path, tmp_path: Path) -> None:
         stream = b"x" + lzma.compress(json.dumps(better).encode())
         file.execute("UPDATE check_packed SET rows = ? WHERE rowid = (SELECT min(rowid) FROM check_packed)", (stream,))
     file.close()
-    problems = integrity.check_files([target])
+    problems = check_files([target])
     assert problems and all("was changed: its id is not that of its content" in problem for problem in problems)
 
 
@@ -391,7 +392,7 @@ def test_a_publication_of_before_a_table_was_there_is_read(told_file: Path, tmp_
             "DROP TABLE record; ALTER TABLE step DROP COLUMN predicted_cases; DELETE FROM migration WHERE version > 2"
         )
     file.close()
-    assert integrity.check_files([target]) == []
+    assert check_files([target]) == []
     assert publish(target).dropped == {}
     with Store.snapshot(target) as there, Store.snapshot(told_file) as meant:
         drop_superseded(meant)

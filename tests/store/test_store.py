@@ -17,6 +17,7 @@ from msbench.store import convert
 from msbench.store import store as storing
 from msbench.store.store import Store
 from msbench.store.tables import CaseRow, DeviceRow, EvaluationRow, MeasurementRow, VersionRow
+from msbench.store.union import union
 from tests import factories
 from tests.factories import BF16, CPU, FP32, GPU, candidate, failed, measured, operator
 
@@ -277,18 +278,18 @@ def test_union_reads_several_files_and_changes_none(told_file: Path, tmp_path: P
         for evaluation in measured(OP, {NAIVE: 0.3, extra: 0.5}, at=60):
             store.add_evaluation(OP, evaluation)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    with Store.union([told_file, str(other)]) as union:
-        assert union.version(extra.id).label == "extra"
-        assert len(union.versions()) == 25
-        assert union.candidate(extra.id).parents == (NAIVE.id,)
+    with union([told_file, str(other)]) as both:
+        assert both.version(extra.id).label == "extra"
+        assert len(both.versions()) == 25
+        assert both.candidate(extra.id).parents == (NAIVE.id,)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_union_of_nothing_is_empty_and_of_a_missing_file_an_error(tmp_path: Path) -> None:
-    with Store.union([]) as union:
-        assert union.tasks() == []
+    with union([]) as nothing:
+        assert nothing.tasks() == []
     with pytest.raises(StoreError, match=r"no database .*nowhere"):
-        Store.union([tmp_path / "nowhere.sqlite"])
+        union([tmp_path / "nowhere.sqlite"])
 
 
 def test_every_fault_and_status_of_the_model_can_be_stored(store: Store) -> None:
