@@ -44,7 +44,7 @@ def kind_of(patch: np.ndarray) -> str:
         return "few"
     if size.max() > 300 and size.max() <= 328:
         return "deep"
-    largest = {2.0**40: "large", 256.0: "spiked", 64.0: "negative", 4.0: "ties", 1.0: "uniform"}
+    largest = {2.0**40: "large", 256.0: "spiked", 100.0: "negative", 4.0: "ties", 1.0: "uniform"}
     smaller = {2.0**-56: "tiny", 2.0**-127: "subnormal"}
     found = [kind for limit, kind in (largest | smaller).items() if limit / 2 < size.max() <= limit]
     assert len(found) == 1, size.max()

@@ -216,10 +216,10 @@ def test_duplicates_come_in_fours(form: str) -> None:
     assert different < 0.35 * entry.values.size
 
 
-def test_coo_is_not_sorted() -> None:
+def test_coo_is_not_sorted_or_nearly() -> None:
     for distribution in sparse.ALL_DISTRIBUTIONS:
         rows = draw("coo", distribution, 100, 50, 2000)["row_indices"]
-        assert (np.diff(rows) < 0).sum() > 500
+        assert 0 < (np.diff(rows) < 0).sum() <= 4 if distribution == "sorted" else (np.diff(rows) < 0).sum() > 500
 
 
 @pytest.mark.parametrize("name", NAMES)

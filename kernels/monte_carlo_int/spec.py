@@ -32,8 +32,8 @@ OPERATOR = Operator(
     arrays=(Array("y", ("N",)), Array("out", ("1",), output=True)),
     # Exact in fp32, so that a kernel and the reference work with the same interval. No hidden one is as long as the usual one.
     scalars=(
-        Scalar("a", "float", -1.0, low=-8.0, high=-2.0, step=0.125),
-        Scalar("b", "float", 2.5, low=3.0, high=8.0, step=0.125),
+        Scalar("a", "float", -1.0, low=-8.0, high=-2.0, step=2**-12),
+        Scalar("b", "float", 2.5, low=3.0, high=8.0, step=2**-12),
     ),
     cases=(
         *(case(2**k, Split.PAPER) for k in (14, 16, 18, 20, 22)),

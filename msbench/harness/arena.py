@@ -83,15 +83,23 @@ class Layout:
     misaligned: bool
 
     @classmethod
-    def of(cls, operator: Operator, precision: Precision, case: Case, *, misaligned: bool = False) -> Layout:
-        """Lay out one case."""
+    def of(
+        cls,
+        operator: Operator,
+        precision: Precision,
+        case: Case,
+        *,
+        misaligned: bool = False,
+        only: int | None = None,
+    ) -> Layout:
+        """Lay out one case; of its arrays ``only`` that one misaligned, by default all."""
         extents = shapes(operator, dict(case.dims))
         slots: list[Slot] = []
         end = 0
         for index, array in enumerate((*operator.inputs_, *operator.outputs)):
             dtype = storage_dtype(array, precision)
             offset = -(-(end + REDZONE) // ALIGNMENT) * ALIGNMENT
-            if misaligned:
+            if misaligned and only in (None, index):
                 offset += dtype.itemsize * (1 + index % (16 // dtype.itemsize - 1))
             slots.append(Slot(array.name, offset, extents[array.name], dtype, array.output))
             end = slots[-1].end

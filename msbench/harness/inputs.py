@@ -215,13 +215,22 @@ def _large(draw: Draw, name: str, shape: tuple[int, ...]) -> Any:
 
 
 def _sorted(draw: Draw, name: str, shape: tuple[int, ...]) -> Any:
-    """Ascending in memory order: number i of n lies in the i-th of n equal parts of [-1, 1)."""
+    """Ascending in memory order, but for one pair of neighbours: number i of n lies in the i-th of n equal parts of [-1, 1)."""
     step = 2 / max(1, prod(shape))
-    return draw.fill(name, shape, "float32", lambda bits, index: (index + (bits >> 40) * 2.0**-24) * step - 1)
+    array = draw.fill(name, shape, "float32", lambda bits, index: (index + (bits >> 40) * 2.0**-24) * step - 1)
+    if array.size > 1:
+        at, flat = draw.position(f"{name} pair", array.size - 1), array.reshape(-1)
+        flat[at : at + 2] = flat[at : at + 2][::-1].copy()
+    return array
 
 
 def _nonfinite(draw: Draw, name: str, shape: tuple[int, ...]) -> Any:
+    """Three elements; or, in three cases of four, each array's first and last: what a clamped index, or a weight of zero, reads."""
     array = _uniform(draw, name, shape).reshape(-1)
+    if array.size > 1 and draw.position("ends", 4):
+        negative = draw.position(f"{name} sign", 2)  # one for both, so that sums stay infinite
+        array[0] = array[-1] = float("-inf") if negative else float("inf")
+        return array.reshape(shape)
     for number, value in enumerate((float("nan"), float("inf"), float("-inf"))):
         if array.size > number:
             array[draw.position(f"{name} {number}", array.size)] = value

@@ -17,11 +17,14 @@ SELECTORS = (*PUBLIC, "heldout", "near", "all", "smallest")
 HELDOUT_COUNT = 4
 HELDOUT_ELEMENTS = 2**21
 _DRAWS = 10_000
+_FAR = 0.3  # of held-out sizes, as far as they are accepted
+_SHORT = 8  # what other dimensions have then, at most, unless they have to be longer
 _WIDE = 100  # from this ratio of its ends on a range is drawn from on a logarithmic scale
 _NEAR_DRAWS = 1000
 _UPPER = 0.2  # of a size
 _SMALL = 16
 _TWINS = ("spiked", "magnitudes")  # other numbers, as random as uniform ones: neither alike, few nor in order
+_AT_AN_END = 0.3  # of hidden scalars
 _NOTICEABLE = 0.1  # how far a drawn scalar is from the usual one, as a share of the larger of the two
 
 
@@ -52,7 +55,8 @@ def heldout(
 ) -> tuple[Case, ...]:
     """``count`` cases that nobody can tune for: sizes and scalars from the declared ranges, with any of the distributions.
 
-    A size is now and then the least there is, often next to a power of two, else log-uniform; for scalars see ``vary``. All
+    A size is now and then the least there is, often next to a power of two, or to one times 3, 5 or 7, else log-uniform; in some cases one
+    dimension is near the most there is, and the others small. For scalars see ``vary``. All
     arrays of a case hold at most ``max_elements`` elements together, and ``op.valid`` accepts it. The same seed gives the
     same cases. Fewer than ``count`` come back where the ranges hold no more; ``accept`` may be choosier.
     """
@@ -61,7 +65,7 @@ def heldout(
     for _ in range(_DRAWS):
         if len(drawn) == count:
             break
-        dims = tuple((dim.name, _size(rng, dim, max_elements)) for dim in op.dims)
+        dims = tuple(_far(rng, op, max_elements) if rng.random() < _FAR else _usual(rng, op, max_elements))
         case = Case(dims, Split.HELDOUT, rng.choice(op.distributions))
         if elements(op, dict(dims)) > max_elements or not (op.valid is None or op.valid(**dict(dims))):
             continue
@@ -105,7 +109,7 @@ def twin(op: Operator, case: Case) -> Case | None:
 def vary(op: Operator, case: Case, seed: int) -> Case:
     """The case with other scalars, as a held-out one; the case itself where no scalar has a range.
 
-    A value is log-uniform in a wide positive range, else uniform, and not near the usual one. It has three digits, so that ids
+    A value is an end of its range, or log-uniform in a wide positive one, else uniform, and not near the usual one. It has three digits, so that ids
     stay short, or is a multiple of the scalar's step. The same seed gives the same values.
     """
     rng = random.Random(f"{op.name}:{seed}:{case.id}")
@@ -121,7 +125,9 @@ def noticeable(scalar: Scalar, value: float) -> bool:
 
 
 def _value(rng: random.Random, scalar: Scalar, low: float, high: float) -> float | int:
-    if scalar.step is not None:
+    if rng.random() < _AT_AN_END:
+        value = rng.choice((low, high))
+    elif scalar.step is not None:
         value = scalar.step * rng.randint(round(low / scalar.step), round(high / scalar.step))
     else:
         wide = low > 0 and high / low >= _WIDE
@@ -133,6 +139,21 @@ def _value(rng: random.Random, scalar: Scalar, low: float, high: float) -> float
     return float(value if noticeable(scalar, value) else further)
 
 
+def _usual(rng: random.Random, op: Operator, max_elements: int) -> Iterator[tuple[str, int]]:
+    return ((dim.name, _size(rng, dim, max_elements)) for dim in op.dims)
+
+
+def _far(rng: random.Random, op: Operator, max_elements: int) -> Iterator[tuple[str, int]]:
+    """One dimension as long as it may be, or nearly, and all others short: what has limits of its own is seldom met otherwise."""
+    far = rng.choice(op.dims)
+    for dim in op.dims:
+        if dim is far:
+            most = max(dim.low, min(dim.high, max_elements))
+            yield dim.name, max(dim.low, int(most * rng.uniform(1 / 4, 1)))
+        else:
+            yield dim.name, _size(rng, dim, _SHORT)
+
+
 def _size(rng: random.Random, dim: Dim, max_elements: int) -> int:
     low, high = dim.low, max(dim.low, min(dim.high, max_elements))
     style = rng.random()
@@ -141,7 +162,8 @@ def _size(rng: random.Random, dim: Dim, max_elements: int) -> int:
     shift = 1 if low == 0 else 0  # zero has no logarithm
     size = math.exp(rng.uniform(math.log(low + shift), math.log(high + 1 + shift)))
     if style < 0.4:
-        size = 2 ** round(math.log2(size)) + rng.choice((-1, 0, 1))
+        odd = rng.choice((1, 1, 3, 5, 7))
+        size = odd * 2 ** round(math.log2(max(1.0, size / odd))) + rng.choice((-1, 0, 1))
     size -= shift
     return min(max(int(size), low), high)
 

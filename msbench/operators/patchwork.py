@@ -52,7 +52,7 @@ KINDS: MappingProxyType[str, Kind] = MappingProxyType(
         "spiked": Kind(share=1 / 64, a=256.0, b=-256.0),
         "ties": Kind(scale=4.0, levels=4.0),
         "zeros": Kind(share=1.0, a=0.0, b=-0.0),
-        "negative": Kind(scale=16.0, offset=-48.0),
+        "negative": Kind(scale=35.0, offset=-65.0),
         "deep": Kind(scale=8.0, offset=-320.0),  # exp of it is zero in fp32
         "large": Kind(scale=2.0**40),
         "tiny": Kind(scale=2.0**-56),

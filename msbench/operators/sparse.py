@@ -231,7 +231,7 @@ def draw_csc(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
 
 
 def draw_coo(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dict[str, Any]:
-    """``values``, ``row_indices`` and ``col_indices`` [nnz], in no order."""
+    """``values``, ``row_indices`` and ``col_indices`` [nnz], in no order; ``sorted``, in order by row but for two entries."""
     xp = rng.xp
     row, col = _entries(rng, distribution, rows, cols, nnz)
     if distribution == "skewed" and _can_be_full(cols, nnz):
@@ -241,6 +241,10 @@ def draw_coo(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
     if distribution == "duplicates":
         same = xp.arange(nnz) % -(-nnz // 4)  # duplicates lie far apart
         row, col = row[same], col[same]
+    if distribution == "sorted":
+        row = xp.sort(row)
+        pair = [rng.position(f"swapped {which}", nnz) for which in range(2)]
+        row[pair] = row[pair[::-1]]
     return {"values": _values(rng, (nnz,), distribution), "row_indices": row, "col_indices": col}
 
 

@@ -103,9 +103,19 @@ def test_the_other_distributions() -> None:
     assert 0 < np.abs(tiny).max() < 1e-16 and np.abs(tiny[tiny != 0]).min() > np.finfo(np.float32).tiny
     assert 1e11 < np.abs(large).max() < 1e13
     ascending = draw(n, "sorted")
-    assert (np.diff(ascending) >= 0).all() and ascending[0] < -0.999 and ascending[-1] > 0.999
-    odd = draw(n, "nonfinite")
-    assert np.isnan(odd).sum() == 1 and set(odd[np.isinf(odd)]) == {np.inf, -np.inf}
+    assert (np.diff(ascending) < 0).sum() == 1 and ascending[0] < -0.999 and ascending[-1] > 0.999
+
+
+def test_what_is_not_finite_lies_anywhere_or_at_both_ends_alone() -> None:
+    forms = set()
+    for seed in range(20):
+        odd = draw(1000, "nonfinite", seed)
+        if np.isnan(odd).any():
+            assert np.isnan(odd).sum() == 1 and set(odd[np.isinf(odd)]) == {np.inf, -np.inf}
+        else:
+            assert list(np.flatnonzero(np.isinf(odd))) == [0, 999]
+        forms.add(bool(np.isnan(odd).any()))
+    assert forms == {True, False}
 
 
 @pytest.mark.parametrize("distribution", sorted(DISTRIBUTIONS))

@@ -31,8 +31,8 @@ from msbench.harness.check.compare import (
 )
 from msbench.harness.protocols import Executor, Runner
 from msbench.harness.spans import span
-from msbench.model import CheckResult, Failure, Fault
-from msbench.spec import Case, Operator, Precision
+from msbench.model import CheckResult, Failure, Fault, digest
+from msbench.spec import Case, Operator, Precision, Split
 
 __all__ = ["VARIANTS", "CaseCheck", "check_case", "compare", "expected", "fault_of", "prepare"]
 
@@ -40,7 +40,7 @@ VARIANTS = ("aligned", "misaligned", "repeat", "aba", "touched")
 """The kinds of check.
 
 ``aligned``: two launches on differently poisoned outputs, compared with each other bitwise.
-``misaligned``: arrays aligned to their element only, each differently.
+``misaligned``: arrays aligned to their element only, each differently; of hidden sizes also one array alone.
 ``repeat``: further launches over the outputs of the one before, compared bitwise with the first.
 ``aba``: other inputs in between, in the same memory, so that a kernel that remembers anything fails.
 ``touched``: a second launch on inputs of which few elements differ, by much, over the outputs and in the workspace of the
@@ -51,6 +51,7 @@ POISONS = (Poison(floats=0xFF, integers=0xC3), Poison(floats=0x5D, integers=0x61
 """NaN and, since a NaN may be what is expected, 1e18 in both float formats; integers that no operator is likely to give."""
 
 _REPEATS = 3
+_MIXED_BYTES = 2**30
 
 
 class Memory(Protocol):
@@ -101,8 +102,16 @@ class CaseCheck:
     def _misaligned_arena(self) -> Arena:
         return self._lay_out(misaligned=True)
 
-    def _lay_out(self, misaligned: bool) -> Arena:
-        layout = Layout.of(self._op, self._precision, self.case, misaligned=misaligned)
+    @cached_property
+    def _mixed_arena(self) -> Arena | None:
+        """With one misaligned array, drawn: a kernel has to look at each. None where a size is public, or too large to have another arena for it."""
+        if self.case.split is not Split.HELDOUT or self._misaligned_arena.layout.nbytes > _MIXED_BYTES:
+            return None
+        only = int(digest(self.case.id, str(self._seed))[:8], 16) % len(self._misaligned_arena.layout.slots)
+        return self._lay_out(misaligned=True, only=only)
+
+    def _lay_out(self, misaligned: bool, only: int | None = None) -> Arena:
+        layout = Layout.of(self._op, self._precision, self.case, misaligned=misaligned, only=only)
         return self._memory.enter_context(self._executor.arena(layout))
 
     def run(self, runner: Runner, variants: Sequence[str] = VARIANTS) -> tuple[CheckResult, ...]:
@@ -121,7 +130,7 @@ class CaseCheck:
     def close(self) -> None:
         """Give back arenas and arrays."""
         self._memory.close()
-        for made in ("expectation", "_other", "touched", "_arena", "_misaligned_arena"):
+        for made in ("expectation", "_other", "touched", "_arena", "_misaligned_arena", "_mixed_arena"):
             self.__dict__.pop(made, None)
         with span("memory"):
             pool.shrink(self._executor.xp)
@@ -219,9 +228,10 @@ class _Attempt:
             self._launch(arena, expectation, poison, first)
 
     def _misaligned(self) -> None:
-        arena, expectation = self._check._misaligned_arena, self._check.expectation
-        arena.write_inputs(expectation.inputs)
-        self._launch(arena, expectation, POISONS[0])
+        for arena in (self._check._misaligned_arena, self._check._mixed_arena):
+            if arena is not None:
+                arena.write_inputs(self._check.expectation.inputs)
+                self._launch(arena, self._check.expectation, POISONS[0])
 
     def _repeat(self) -> None:
         arena, expectation = self._check._arena, self._check.expectation

@@ -12,7 +12,7 @@ from msbench.errors import LaunchFailed, UnsupportedError, WorkerCrashed, Worker
 from msbench.harness.arena import Arena
 from msbench.harness.check.case import VARIANTS, check_case
 from msbench.model import CheckResult, Fault
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Precision, Split
 from tests.harness.fakes import OPERATOR, FakeExecutor, Kernel, candidate, case, right
 
 BOTH = pytest.mark.parametrize("precision", list(Precision))
@@ -153,6 +153,19 @@ def test_alignment_beyond_the_element_must_not_be_assumed(kernel: Kernel) -> Non
     assert results[1].failure is not None
     assert results[1].failure.fault is Fault.LAUNCH
     assert results[1].failure.message.startswith("Case N=777 (misaligned): The launcher returned")
+
+
+def test_at_hidden_sizes_each_array_has_to_be_looked_at() -> None:
+    def looks_at_one(arena: Arena, case: Case) -> None:
+        at = {slot.name: arena.raw(slot.name).ctypes.data % 16 for slot in arena.layout.slots}
+        if not at["x"] and any(at.values()):
+            raise LaunchFailed("The launcher returned cudaErrorMisalignedAddress.")
+        right(arena, case)
+
+    assert all(result.passed for result in check(looks_at_one))
+    hidden = [replace(case(size), split=Split.HELDOUT) for size in range(700, 712)]
+    found = [check(looks_at_one, at=at)[-1] for at in hidden]
+    assert any(result.variant == "misaligned" and not result.passed for result in found)
 
 
 def test_a_kernel_that_looks_at_one_place_to_see_what_is_new_fails() -> None:
