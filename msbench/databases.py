@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from msbench import resources
 from msbench.errors import IntegrityError, StoreError
-from msbench.store.union import union
 
 if TYPE_CHECKING:
     from msbench.store.store import Store
@@ -38,6 +37,7 @@ def reader(db: str | None) -> Store:
     Raises:
         StoreError: the database that ``db`` names is not there, or one can't be read.
     """
+    from msbench.store.union import union
 
     return union(paths(db))
 

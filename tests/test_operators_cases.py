@@ -94,7 +94,9 @@ def test_other_selectors_are_refused(text: str) -> None:
 def test_heldout_cases_obey_the_spec(name: str) -> None:
     op = operators.load(name)
     drawn = operators.heldout(op, 7, count=40, max_elements=10_000)
-    assert len(drawn) == 40 == len(set(ids(drawn)))
+    assert (
+        len(drawn) == len({case.dims for case in drawn}) == (12 if name == "fft" else 40)
+    )  # fft has no more sizes up to there
     for case in drawn:
         dims = dict(case.dims)
         assert list(dims) == [d.name for d in op.dims]

@@ -61,7 +61,7 @@ def heldout(
     same cases. Fewer than ``count`` come back where the ranges hold no more; ``accept`` may be choosier.
     """
     rng = random.Random(f"{op.name}:{seed}")
-    drawn: dict[str, Case] = {}
+    drawn: dict[tuple[tuple[str, int], ...], Case] = {}
     for _ in range(_DRAWS):
         if len(drawn) == count:
             break
@@ -70,7 +70,7 @@ def heldout(
         if elements(op, dict(dims)) > max_elements or not (op.valid is None or op.valid(**dict(dims))):
             continue
         if accept is None or accept(case):
-            drawn.setdefault(case.id, vary(op, case, seed))
+            drawn.setdefault(dims, vary(op, case, seed))
     return tuple(drawn.values())
 
 
@@ -162,7 +162,7 @@ def _size(rng: random.Random, dim: Dim, max_elements: int) -> int:
     shift = 1 if low == 0 else 0  # zero has no logarithm
     size = math.exp(rng.uniform(math.log(low + shift), math.log(high + 1 + shift)))
     if style < 0.4:
-        odd = rng.choice((1, 1, 3, 5, 7))
+        odd = rng.choice((1, 1, 1, 3, 5, 7))
         size = odd * 2 ** round(math.log2(max(1.0, size / odd))) + rng.choice((-1, 0, 1))
     size -= shift
     return min(max(int(size), low), high)
