@@ -65,7 +65,8 @@ def heldout(
     for _ in range(_DRAWS):
         if len(drawn) == count:
             break
-        dims = tuple(_far(rng, op, max_elements) if rng.random() < _FAR else _usual(rng, op, max_elements))
+        far = len(op.dims) > 1 and rng.random() < _FAR
+        dims = tuple(_far(rng, op, max_elements) if far else _usual(rng, op, max_elements))
         case = Case(dims, Split.HELDOUT, rng.choice(op.distributions))
         if elements(op, dict(dims)) > max_elements or not (op.valid is None or op.valid(**dict(dims))):
             continue
