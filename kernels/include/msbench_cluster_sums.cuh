@@ -4,9 +4,8 @@
 // have for the rows that are another's in the end. Entries are read from L2 once for every band, which costs less than a grid barrier as long
 // as they are few; the parts of a band come by stores that an mbarrier counts, for which nobody needs a fence.
 //
-// With more entries several groups of clusters have a share of them each. All groups but the last send their sums by mail: a word is its own
-// mark, as zero stands for none and a sum of 0 travels as -0. The last takes words as they come, and clears them. Blocks begin in the order of
-// their numbers, and who waits has higher ones than those it waits for.
+// With more entries several groups of clusters have a share of them each. All groups but the last send their sums to it by mail
+// (msbench_mailed_rows.cuh).
 //
 // Measured (H200, 2026-11-26, own program, us; empty 4.4): spmv_csc with 20971, 41943, 83886, 167772 and 335544 entries in 2048 rows 8.3, 8.4, 8.9,
 // 9.3 and 10.7, by sums of blocks behind a grid barrier (msbench_block_sums.cuh) 9.7, 9.6, 9.8, 10.4 and 11.1. An exchange by plain stores and a
@@ -16,6 +15,7 @@
 
 #include "msbench_add_by_row.cuh"
 #include "msbench_launch.cuh"
+#include "msbench_mailed_rows.cuh"
 
 #ifdef __NVCC__
 #include "msbench_async.cuh"
@@ -122,10 +122,9 @@ struct ClusterSums {
                 sum += (part[0] + part[1]) + (part[2] + part[3]);
             }
             if (int(blockIdx.z) + 1 < groups) {
-                const unsigned bits = __float_as_uint(sum);
-                static_cast<volatile unsigned*>(sums_by_mail)[int(blockIdx.z) * rows + row] = bits == 0 ? 0x80000000u : bits;
+                send_row(sums_by_mail, int(blockIdx.z) * rows + row, sum);
             } else {
-                finish(row, groups > 1 ? sum + from_mail(row) : sum);
+                finish(row, groups > 1 ? sum + take_row<kMostGroups>(sums_by_mail, row, rows, groups) : sum);
             }
         }
     }
@@ -153,26 +152,6 @@ struct ClusterSums {
 #else
         *reinterpret_cast<float4*>(at) = x;
 #endif
-    }
-    // What the other groups have sent, which is asked for all at once.
-    __device__ float from_mail(int row) const {
-        volatile unsigned* const mail = sums_by_mail + row;
-        unsigned bits[kMostGroups - 1];
-        bool all;
-        do {
-            all = true;
-#pragma unroll
-            for (int g = 0; g < kMostGroups - 1; ++g) bits[g] = g + 1 < groups ? mail[g * rows] : 0x80000000u;
-#pragma unroll
-            for (int g = 0; g < kMostGroups - 1; ++g) all = all && bits[g] != 0;
-        } while (!all);
-        float sum = 0;
-#pragma unroll
-        for (int g = 0; g < kMostGroups - 1; ++g) {
-            sum += __uint_as_float(bits[g]);
-            if (g + 1 < groups) mail[g * rows] = 0;
-        }
-        return sum;
     }
 };
 

@@ -1,9 +1,7 @@
-// Sums of rows from several groups of blocks, by mail to the last group: a word is its own mark, as zero stands for none and a sum of 0 travels
-// as -0. Who takes a word clears it: after a call all are what they were before. Blocks begin in the order of their numbers, and who waits has
-// higher ones than those it waits for.
+// Sums of rows from several groups of blocks, by mail to the last group (msbench_mailed_rows.cuh).
 #pragma once
 
-#include "msbench.cuh"
+#include "msbench_mailed_rows.cuh"
 
 namespace msbench {
 
@@ -28,30 +26,9 @@ struct RowMail {
         }
     }
     // By all groups but the last.
-    __device__ void send(int group, int row, float sum) const {
-        const unsigned bits = __float_as_uint(sum);
-        static_cast<volatile unsigned*>(row_mail)[group * rows + row] = bits == 0 ? 0x80000000u : bits;
-    }
-    // By the last group: the sum of what the others send, which is asked for all at once.
-    __device__ float take(int row) const {
-        volatile unsigned* const mail = row_mail + row;
-        unsigned bits[kMailGroups - 1];
-        bool all;
-        do {
-            all = true;
-#pragma unroll
-            for (int g = 0; g < kMailGroups - 1; ++g) bits[g] = g + 1 < groups ? mail[g * rows] : 0x80000000u;
-#pragma unroll
-            for (int g = 0; g < kMailGroups - 1; ++g) all = all && bits[g] != 0;
-        } while (!all);
-        float sum = 0;
-#pragma unroll
-        for (int g = 0; g < kMailGroups - 1; ++g) {
-            sum += __uint_as_float(bits[g]);
-            if (g + 1 < groups) mail[g * rows] = 0;
-        }
-        return sum;
-    }
+    __device__ void send(int group, int row, float sum) const { send_row(row_mail, group * rows + row, sum); }
+    // By the last group: the sum of what the others send.
+    __device__ float take(int row) const { return take_row<kMailGroups>(row_mail, row, rows, groups); }
 };
 
 }  // namespace msbench
