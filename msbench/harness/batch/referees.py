@@ -10,6 +10,7 @@ A referee dies with the coordinator, even where that is killed, and its candidat
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -82,8 +83,9 @@ class _Outcome:
 
 
 def _portable(error: Exception) -> Exception:
-    """As it can be sent, with where it was raised."""
+    """As it can be sent, with where it was raised as text: what was at work there would keep its arrays, some of many GiB."""
     error.add_note("".join(traceback.format_exception(error)))
+    error.__traceback__ = error.__cause__ = error.__context__ = None
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # whatever classes and their arguments raise
@@ -269,8 +271,14 @@ class _Referee:
         self._coordinator = coordinator
         self._make = make
         self._held: dict[int, _Held] = {}
+        self._xp: Any = None
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="msbench-closing")
         self._closing: list[Future[None]] = []
+
+    def get_ready(self) -> None:
+        """Load CuPy and make a context, which takes a while."""
+        self._xp = self._make().xp
+        self._xp.zeros(1)
 
     def check(self, number: int, job: Assignment) -> Recorded | None:
         """Check a job while others do, and hold it. Raises what ``Group.check`` raises."""
@@ -314,8 +322,9 @@ class _Referee:
         self._give_back()
 
     def _give_back(self) -> None:
-        for held in self._held.values():
-            pool.shrink(held.group.executor.xp, kept_bytes=0)
+        gc.collect()  # a MemoryError's frames may be in a circle, and have arrays
+        if self._xp is not None:
+            pool.shrink(self._xp, kept_bytes=0)
 
     @contextmanager
     def _opened(self, job: Assignment, *, among_others: bool) -> Iterator[_Held]:
@@ -350,7 +359,7 @@ def serve() -> None:
         make = link.recv()
         referee = _Referee(_Coordinator(link), make)
         with suppress(Exception):  # the first job tells
-            make().xp.zeros(1)  # loading CuPy and making a context takes a while, in which kernels are compiled
+            referee.get_ready()  # while kernels are compiled
         while True:
             name, arguments = link.recv()
             link.send(_Outcome.of(partial(getattr(referee, name), *arguments)))

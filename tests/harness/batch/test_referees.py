@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import weakref
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from msbench import errors
-from msbench.harness.batch.referees import Assignment, _Outcome
+from msbench.harness.batch.referees import Assignment, _Outcome, _Referee
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Plan
 from msbench.model import Failure, Fault
@@ -75,3 +79,30 @@ def test_errors_that_cant_be_sent_are_told() -> None:
         again(_Outcome.of(unknown)).get()  # type: ignore[attr-defined]
     with pytest.raises(RuntimeError, match=r"Local.*what"):
         again(_Outcome.of(local)).get()  # type: ignore[attr-defined]
+
+
+def test_an_error_keeps_no_arrays_of_what_failed() -> None:
+    kept: list[weakref.ref[Any]] = []
+
+    def no_room() -> None:
+        array = np.zeros(8)
+        kept.append(weakref.ref(array))
+        try:
+            raise MemoryError("of 8 GiB")
+        except MemoryError as error:
+            raise errors.DeviceFull("full") from error
+
+    outcome = _Outcome.of(no_room)
+    assert kept[0]() is None
+    assert "of 8 GiB" in outcome.error.__notes__[0]  # type: ignore[union-attr]
+
+
+def test_a_referee_without_a_job_makes_way_for_another_too() -> None:
+    given_back: list[int] = []
+    kept = SimpleNamespace(free_bytes=lambda: 1, free_all_blocks=lambda: given_back.append(1))
+    xp = SimpleNamespace(zeros=np.zeros, get_default_memory_pool=lambda: kept)
+    make: Any = lambda: SimpleNamespace(xp=xp)  # noqa: E731
+    referee = _Referee(SimpleNamespace(), make)  # type: ignore[arg-type]
+    referee.get_ready()
+    referee.pause()
+    assert given_back
