@@ -110,19 +110,38 @@ def _standing(task: TaskFigures, split: str, rated: Sequence[tuple[CaseFigures, 
     ]
 
 
-def means(found: Iterable[Standing]) -> dict[tuple[str, str], tuple[int, float, float]]:
-    """By precision and split: how many tasks, and the geometric means of their ratios to the bar and to the roofline."""
+@dataclass(frozen=True)
+class Mean:
+    """Geometric means over the ``tasks`` of one precision and split; ``at_target``: of ``over_bar`` if no time were above its target."""
+
+    tasks: int
+    over_bar: float
+    of_roofline: float
+    at_target: float | None
+
+
+def means(
+    found: Iterable[Standing], targets: Mapping[tuple[str, str], float] | None = None
+) -> dict[tuple[str, str], Mean]:
+    """By precision and split. ``targets``: in ns, by task and split."""
     groups: dict[tuple[str, str], list[Standing]] = {}
     for one in found:
         groups.setdefault((one.precision, one.split), []).append(one)
-    return {
-        key: (
-            len(of_one),
-            geometric_mean([one.over_bar for one in of_one]),
-            geometric_mean([one.of_roofline for one in of_one]),
-        )
-        for key, of_one in groups.items()
-    }
+    return {key: _mean(of_one, targets or {}) for key, of_one in groups.items()}
+
+
+def _mean(found: Sequence[Standing], targets: Mapping[tuple[str, str], float]) -> Mean:
+    aimed = [
+        one.over_bar * max(1.0, one.time_ns / target)
+        for one in found
+        if (target := targets.get((one.task_id, one.split)))
+    ]
+    return Mean(
+        len(found),
+        geometric_mean([one.over_bar for one in found]),
+        geometric_mean([one.of_roofline for one in found]),
+        geometric_mean(aimed) if len(aimed) == len(found) else None,
+    )
 
 
 def elsewhere(

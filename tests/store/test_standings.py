@@ -45,7 +45,12 @@ def test_the_bar_is_the_faster_of_naive_and_library() -> None:
     for one in found:
         assert one.of_roofline == pytest.approx(one.bound_ns / one.time_ns)
     assert lost == []
-    assert means(found)["fp32", "large"][:2] == (1, pytest.approx(2.0, rel=0.01))
+    mean = means(found)["fp32", "large"]
+    assert (mean.tasks, mean.over_bar, mean.at_target) == (1, pytest.approx(2.0, rel=0.01), None)
+    (large,) = [one for one in found if one.split == "large"]
+    for target, expected in ((large.time_ns / 2, 4.0), (large.time_ns * 2, 2.0)):
+        aimed = means(found, {(large.task_id, "large"): target})["fp32", "large"]
+        assert aimed.at_target == pytest.approx(expected, rel=0.01)
 
 
 def test_cases_that_are_slower_than_the_bar_are_lost() -> None:
