@@ -17,6 +17,8 @@ from msbench.sitegen.facts import Site
 from msbench.sitegen.page import Page
 from msbench.sitegen.pages import home, method, run, version
 from msbench.sitegen.told import told
+from msbench.spec import Split
+from msbench.store.standings import means, standings
 from msbench.store.store import Store
 from tests import factories as make
 
@@ -100,6 +102,19 @@ def test_tasks_with_versions_of_our_own_come_first(empty: Store) -> None:
         ["scale"],
         ["a_first_one"],
     ]
+
+
+def test_sizes_are_rated_as_by_the_standings(empty: Store) -> None:
+    empty.add_ceilings(make.GPU, make.CEILINGS)
+    measured(empty, {NAIVE: 0.2, EARLIER: 0.8})
+    found = means(standings([Site(empty).figures[TASK]])[0])
+    shown = home.sizes(Site(empty))
+    assert {one["sizes"]: one["mean"] for one in shown} == {
+        home.SIZES[Split(split)]: mean for (_, split), mean in found.items()
+    }
+    assert shown[0]["sizes"] == home.SIZES[Split.PAPER]
+    (large,) = [one["mean"] for one in shown if one["sizes"] == home.SIZES[Split.LARGE]]
+    assert large.over_bar == pytest.approx(4.0, rel=0.05)
 
 
 def test_failures_are_counted_alike_on_every_page(site: Site) -> None:

@@ -14,8 +14,10 @@ from msbench.sitegen.facts import Site
 from msbench.sitegen.page import Page
 from msbench.sitegen.told import told
 from msbench.sitegen.verdict import counted
+from msbench.spec import Split
 from msbench.statistics import joint_mean
 from msbench.store.ratios import Ratio
+from msbench.store.standings import means, standings
 
 NAVIGATION = (("Tasks", "index.html#tasks"), ("Runs", "index.html#runs"))
 STORIES = 5
@@ -52,6 +54,7 @@ def pages(site: Site) -> Iterator[Page]:
         "chart_label": sources.measured(site, (v.measured_at for v in compared)),
         "scenarios": scenarios(site),
         "composition": composition(site),
+        "sizes": sizes(site),
         "stories": [story(site, run) for run in stories(site)],
         "runs": [story(site, run) for run in reversed(site.runs.values())],
     }
@@ -131,6 +134,27 @@ def composition(site: Site) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+SIZES = {
+    Split.PAPER: "the paper’s",
+    Split.LARGE: "large",
+    Split.ODD: "odd: no tile divides them",
+}
+"""Of the splits that are timed, what people read."""
+
+
+def sizes(site: Site) -> list[dict[str, Any]]:
+    """What ``msbench standings`` says overall, by the sizes of cases and precision; nothing where none of ours was timed."""
+    found, _ = standings(site.figures.values())
+    known = means(found)
+    precisions = sorted({precision for precision, _ in known}, reverse=True)
+    return [
+        {"sizes": what, "precision": precision, "mean": known[precision, split]}
+        for split, what in SIZES.items()
+        for precision in precisions
+        if (precision, split) in known
+    ]
 
 
 def _mean(values: Sequence[Ratio]) -> tuple[Ratio, int] | None:
