@@ -3,6 +3,12 @@
 //
 // Copies start before a block's other threads are ready; of the second product values that nobody writes come while the first one runs, on
 // multiprocessors that it leaves free.
+//
+// Dead ends (H100, 2026-11-26): one launch, clusters of 8 or 16 blocks with 64 queries that send their keys' weights to each other by bulk copies
+// in shared memory, 10.8 us in place of 10.1 at 128 x 256 x 512 x 512, 13.4 of 12.0 at 256 x 512 x 1024 x 1024, 15.0 of 13.4 at
+// 512 x 512 x 1024 x 2048 and 22.7 of 15.8 at 256 x 1024 x 2048 x 1024: queries are read by as many clusters as there are slices of columns, and a
+// cluster has few multiprocessors for its scores. The same with all values loaded beforehand: 0.4 to 6 us more. Values fetched to L2 by a warp of
+// the first kernel: as much as without, and 2.5 us more at 128 x 2048 x 512 x 4096, since its keys wait for them.
 #pragma once
 
 #include "msbench_send_slices.cuh"
