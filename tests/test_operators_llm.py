@@ -211,3 +211,31 @@ def test_the_check_finds_powers_by_recurrence() -> None:
         ),
     )
     assert not passes(op, source, case("uniform", M=200, D=2048))
+
+
+def test_a_light_state_of_large_values_may_outweigh_a_heavy_one_of_small_values() -> None:
+    """In patches some weights are e^-80 of the other, and their values times that still count."""
+    op = operators.load("merge_attn_states")
+    case = Case((("T", 500), ("H", 4), ("D", 64)), Split.ODD, "patchwork")
+    drawn = {name: array.astype(np.float64) for name, array in generate(op, FP32, case, 1, np).items()}
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(drawn["la"] - drawn["lb"])
+        assert 0.02 < (np.isfinite(gap) & (gap > 52)).mean() < 0.2
+        lighter = np.where((drawn["la"] < drawn["lb"]).T[:, :, None], drawn["Va"], drawn["Vb"])
+        heavier = np.where((drawn["la"] < drawn["lb"]).T[:, :, None], drawn["Vb"], drawn["Va"])
+        share = np.exp(-gap).T[:, :, None] * np.abs(lighter) > 1e-3 * np.abs(heavier)
+    assert (share & ((gap > 52) & np.isfinite(gap)).T[:, :, None]).any()
+
+
+@pytest.mark.parametrize("name", ["softmax_attention", "triangle_attention"])
+def test_some_queries_have_no_score_above_what_may_stand_for_minus_infinity(name: str) -> None:
+    op = operators.load(name)
+    dims = {"q": 60, "kv": 40, "d": 8, "dv": 8, "B": 1, "H": 2, "S": 40, "D": 64}
+    case = Case(tuple((dim.name, dims[dim.name]) for dim in op.dims), Split.ODD, "patchwork")
+    drawn = generate(op, FP32, case, 1, np)
+    with np.errstate(invalid="ignore"):
+        if name == "softmax_attention":
+            largest = (drawn["Q"].astype(np.float64) @ drawn["K"].T / math.sqrt(8)).max(axis=1)
+        else:  # of the query and channel with the lowest scores, where all keys are near 1
+            largest = (drawn["q"].min(axis=2) * drawn["k"].min(axis=2)).ravel() / 8.0
+    assert (largest < -1e4).any() and (largest < -65504).any() and (largest > -1).any()

@@ -44,7 +44,15 @@ def kind_of(patch: np.ndarray) -> str:
         return "few"
     if size.max() > 300 and size.max() <= 328:
         return "deep"
-    largest = {2.0**40: "large", 256.0: "spiked", 100.0: "negative", 4.0: "ties", 1.0: "uniform"}
+    if size.max() > 2.0**17 - 2.0**10 and size.max() <= 2.0**17 + 2.0**10:
+        return "abyss"
+    largest = {
+        2.0**40: "large",
+        256.0: "spiked",
+        100.0: "positive" if patch.max() > 0 else "negative",
+        4.0: "ties",
+        1.0: "uniform",
+    }
     smaller = {2.0**-56: "tiny", 2.0**-127: "subnormal"}
     found = [kind for limit, kind in (largest | smaller).items() if limit / 2 < size.max() <= limit]
     assert len(found) == 1, size.max()
@@ -91,6 +99,31 @@ def test_memory_is_cut_into_runs_of_any_length(seed: int, distribution: str, siz
         return
     usual = (np.abs(x) <= 1) & (np.abs(x) > 2.0**-24)
     assert usual.mean() > 0.3 or size < 32
+
+
+@settings(max_examples=turns.examples(100))
+@given(seed=st.integers(0, 2**32), count=st.integers(1, 3000))
+def test_combs_of_keys_are_the_largest_each_in_one_thread_of_many_grids(seed: int, count: int) -> None:
+    drawn = np.asarray(keys.draw(Draw(np, "test", str(seed)), "x", count, "combed"))
+    order = np.argsort(-drawn)[: np.count_nonzero(drawn > 1)]
+    if count < 18:
+        return
+    assert drawn[order[-1]] > 2 or count < 180  # later combs may take the places of earlier ones
+    level = np.floor(np.log2(drawn[order]) / 2)
+    last = order[level == level.min()]  # nothing was laid over it
+    distances = np.diff(np.sort(last))
+    assert 5 <= last.size <= 9 and len(set(distances)) == 1 and distances[0] <= count // 5
+    assert distances[0] % 32 == 0 or count // last.size < 32
+
+
+def test_a_thread_that_keeps_four_keys_loses_some_of_a_comb() -> None:
+    """33 blocks of 192 threads, which no power of two is a multiple of."""
+    lost = 0
+    for seed in range(20):
+        drawn = np.asarray(keys.draw(Draw(np, "test", str(seed)), "x", 100_003, "combed"))
+        threads = np.argsort(-drawn)[:50] % (33 * 192)
+        lost += np.bincount(threads).max() > 4
+    assert lost >= 4
 
 
 def test_among_scattered_patches_each_kind_is_there_once_and_hardly_ever_in_a_sample() -> None:

@@ -274,3 +274,17 @@ def _next_use(sectors: list[int]) -> list[int]:
         following[place] = seen.get(sectors[place], len(sectors))
         seen[sectors[place]] = place
     return following
+
+
+@pytest.mark.parametrize("name", ["spmm_csc", "spmm_coo"])
+def test_an_infinite_value_meets_a_zero_which_may_not_be_skipped(name: str) -> None:
+    """In some rows but not in all: a kernel that leaves products with zero out has no NaN there."""
+    op = operators.load(name)
+    case = Case((("rows", 300), ("cols", 200), ("nnz", 900), ("K", 24)), Split.ODD, "patchwork")
+    for seed in range(4):
+        inputs = generate(op, Precision.FP32, case, seed, np)
+        rows = inputs["row_indices"][np.isinf(inputs["values"])]
+        assert 0 < len(set(rows.tolist())) < 20
+        columns = np.flatnonzero((inputs["X"] == 0).mean(axis=0) > 0.9)
+        (exact,) = expected(op, Precision.FP32, case, inputs, np)[0].values()
+        assert np.isnan(exact[rows][:, columns]).any()

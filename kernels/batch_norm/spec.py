@@ -1,18 +1,16 @@
 """batch_norm: statistics down the columns of a row-major matrix, then a map."""
 
 from msbench import bounds
-from msbench.operators import patchwork
+from msbench.operators import offsets, patchwork
 from msbench.spec import Array, Case, Dim, Operator, Scalar, Split
 
-OFFSET = 1024.0
 KINDS = tuple(kind for kind in patchwork.TERMS if kind != "ties")
 
 
 def inputs(rng, distribution, epsilon, N, C):
-    """``offset``: uniform around 1024, where E[x²] - E[x]² loses all digits of the variance in fp32."""
     drawn = {"gamma": (C,), "beta": (C,)}
-    if distribution == "offset":
-        x = rng.floats("x", (N, C), "uniform") + rng.xp.float32(OFFSET)
+    if distribution in offsets.DISTRIBUTIONS:
+        x = offsets.draw(rng, "x", (N, C), distribution)
         return {"x": x, **{name: rng.floats(name, shape, "uniform") for name, shape in drawn.items()}}
     # γ stays finite: x·s + (β - mean·s) with s = γ/σ is right too, and makes NaN of an infinite γ.
     return {
@@ -60,7 +58,7 @@ OPERATOR = Operator(
     inputs=inputs,
     # No "ties" and "sorted": down a column distances from the mean then take few values or rise in even steps, so that
     # squares and sums of many rows round the same way each time, and errors add up.
-    distributions=("uniform", "spiked", "constant", "offset", *patchwork.NAMES),
+    distributions=("uniform", "spiked", "constant", *offsets.DISTRIBUTIONS, *patchwork.NAMES),
     bound_note=(
         "The mean of N terms in fp32 errs by 8·2⁻²⁴·√N' times its largest partial sum over N, N' = min(N, 4096) (Higham "
         "and Mary 2019, theorem 3.1), and a variance by two passes or Welford's updates by min(N', 8√N')·2⁻²⁴·κ of itself, "

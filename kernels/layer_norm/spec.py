@@ -1,20 +1,16 @@
 """layer_norm over one whole vector: mean, variance, then a map that needs both."""
 
 from msbench import bounds
-from msbench.operators import patchwork
+from msbench.operators import offsets, patchwork
 from msbench.spec import STANDARD_DISTRIBUTIONS, Array, Case, Dim, Operator, Scalar, Split
-
-OFFSET = 1024.0
 
 
 def inputs(rng, distribution, epsilon, N):
-    """``offset``: uniform around 1024, where E[x²] - E[x]² loses all digits of the variance in fp32."""
-    standard = "uniform" if distribution == "offset" else distribution
-    drawn = {name: rng.floats(name, (N,), standard) for name in ("weight", "bias")}
-    drawn["x"] = rng.floats("x", (N,), standard, kinds=patchwork.SMALL)
-    if distribution == "offset":
-        drawn["x"] += rng.xp.float32(OFFSET)
-    return drawn
+    shifted = distribution in offsets.DISTRIBUTIONS
+    drawn = {name: rng.floats(name, (N,), "uniform" if shifted else distribution) for name in ("weight", "bias")}
+    if shifted:
+        return {"x": offsets.draw(rng, "x", (N,), distribution), **drawn}
+    return {"x": rng.floats("x", (N,), distribution, kinds=patchwork.SMALL), **drawn}
 
 
 def reference(xp, x, weight, bias, epsilon, N):
@@ -53,7 +49,7 @@ OPERATOR = Operator(
     nbytes=lambda itemsize, N: 4 * N * itemsize,
     flops=lambda N: 8 * N + 4,
     inputs=inputs,
-    distributions=(*STANDARD_DISTRIBUTIONS, "offset"),
+    distributions=(*STANDARD_DISTRIBUTIONS, *offsets.DISTRIBUTIONS),
     bound_note=(
         "The mean of N terms in fp32 errs by 8·2⁻²⁴·√N' times its largest partial sum over N, N' = min(N, 4096) (Higham "
         "and Mary 2019, theorem 3.1), and a variance by two passes or Welford's updates by min(N', 8√N')·2⁻²⁴·κ of itself, "

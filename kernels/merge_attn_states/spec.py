@@ -8,12 +8,14 @@ from msbench.spec import Array, Case, Dim, Operator, Split
 
 LOWEST = -float(np.finfo(np.float32).max)
 VALUES = (*patchwork.FINITE, "subnormal", "nan")  # a weight that is zero in fp32 only would make NaN of an infinity
+APART = 80.0
+"""The smaller weight is still a normal number then, and its value may be the larger one by far."""
 SUMS = ("uniform", "ties", "negative", "deep", "large", "zeros", "nan")
 
 
 def inputs(rng, distribution, T, H, D):
-    """In patches, both log-sum-exps are within 1 of a common one, which may be far from 0, and some are infinite, on one side, on
-    the other or on both.
+    """In patches, both log-sum-exps are within 1 of a common one, which may be far from 0, or in one pair of four up to ``APART``
+    apart, and some are infinite, on one side, on the other or on both.
     """
     if distribution not in patchwork.NAMES:
         shapes = {"Va": (T, H, D), "Vb": (T, H, D), "la": (H, T), "lb": (H, T)}
@@ -21,9 +23,11 @@ def inputs(rng, distribution, T, H, D):
     xp = rng.xp
     drawn = {name: rng.floats(name, (T, H, D), distribution, axis=2, kinds=VALUES) for name in ("Va", "Vb")}
     common = rng.floats("common", (H, T), distribution, kinds=SUMS)
+    apart = rng.integers("apart", (H, T), 0, 4) == 0
+    gap = xp.where(apart, APART * rng.floats("gap", (H, T), "uniform"), xp.float32(0))
     which = rng.integers("which", (H, T), 0, 10)
     for name, lowest, highest in (("la", (0, 1), (2, 3)), ("lb", (1, 4), (3,))):
-        values = common + rng.floats(name, (H, T), "uniform")
+        values = common + rng.floats(name, (H, T), "uniform") + (gap if name == "lb" else 0)
         for numbers, infinity in ((lowest, -xp.inf), (highest, xp.inf)):
             for number in numbers:
                 values = xp.where(which == number, xp.float32(infinity), values)

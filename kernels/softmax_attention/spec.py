@@ -14,8 +14,9 @@ of the sum of squares, which is seven standard deviations or more (each is u/√
 
 SIZE = 8.0
 """What few_keys multiplies the elements of K with, besides √d."""
-DEEP = 512.0
-"""Scores of some queries in patches are about minus this: exp of them is zero in fp32."""
+DEEP = (2.0**9, 2.0**14, 2.0**17)
+"""Scores of some queries in patches are about minus one of these: exp of them is zero in fp32, and the last two are below what a
+kernel may take for minus infinity."""
 KEYS = ("uniform", "few", "zeros", "tiny")
 QUERIES = (*KEYS, "ties", "infinities", "nan")
 FAR = 32.0
@@ -90,8 +91,9 @@ def patches(rng, distribution, q, kv, d, dv):
     """Kinds of queries, keys, and columns of V. What is not finite is in a query or a column, and leaves the others alone."""
     Q = rng.floats("Q", (q, d), distribution, axis=1, kinds=QUERIES)
     K = rng.floats("K", (kv, d), distribution, axis=1, kinds=KEYS)
-    deep = rng.integers("deep", (q,), 0, 8) == 0
-    Q[:, 0] = rng.xp.where(deep, rng.xp.float32(-DEEP * sqrt(d)), Q[:, 0])
+    which = rng.integers("deep", (q,), 0, 8 * len(DEEP))
+    for number, depth in enumerate(DEEP):
+        Q[:, 0] = rng.xp.where(which == number, rng.xp.float32(-depth * sqrt(d)), Q[:, 0])
     K[:, 0] = 1
     return {"Q": Q, "K": K, "V": rng.floats("V", (kv, dv), distribution, axis=0, kinds=patchwork.TERMS)}
 

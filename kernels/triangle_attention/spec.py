@@ -16,8 +16,9 @@ BLOCK = 2**26
 ROWS = 8
 
 KEYS = ("uniform", "few", "zeros", "tiny")
-DEEP = 320.0
-"""Some scores in patches are about minus this: exp of them is zero in fp32."""
+DEEP = (320.0, 2.0**14, 2.0**17)
+"""Some scores in patches are about minus one of these: exp of them is zero in fp32, and the last two are below what a kernel may
+take for minus infinity."""
 FAR = 1000.0
 """The exponential of minus this is zero in float64, and so are the weights."""
 HUGE = 2.0**40
@@ -217,9 +218,10 @@ def patches(rng, distribution, B, H, S, D):
     k = rng.floats("k", shape, distribution, axis=2, kinds=KEYS)
     v = rng.floats("v", shape, distribution, axis=2, kinds=(*patchwork.FINITE, "nan"))
     near_one = rng.integers("near one", (B, H, 1, D), 0, 4) == 0
-    deep = rng.integers("deep", (B, H, S, 1), 0, 8) == 0
+    which = rng.integers("deep", (B, H, S, 1), 0, 8 * len(DEEP))
     k = rng.xp.where(near_one, 1 + k / 8, k)
-    q = rng.xp.where(deep, rng.xp.float32(-DEEP * sqrt(D)), q)
+    for number, depth in enumerate(DEEP):
+        q = rng.xp.where(which == number, rng.xp.float32(-depth * sqrt(D)), q)
     return {"q": q, "k": k, "v": v, "mask": rng.floats("mask", (B, S, S), "uniform")}
 
 

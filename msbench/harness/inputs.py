@@ -225,9 +225,9 @@ def _sorted(draw: Draw, name: str, shape: tuple[int, ...]) -> Any:
 
 
 def _nonfinite(draw: Draw, name: str, shape: tuple[int, ...]) -> Any:
-    """Three elements; or, in three cases of four, each array's first and last: what a clamped index, or a weight of zero, reads."""
+    """Three elements; or, in seven cases of eight, each array's first and last: what a clamped index, or a weight of zero, reads."""
     array = _uniform(draw, name, shape).reshape(-1)
-    if array.size > 1 and draw.position("ends", 4):
+    if array.size > 1 and draw.position("ends", 8):
         negative = draw.position(f"{name} sign", 2)  # one for both, so that sums stay infinite
         array[0] = array[-1] = float("-inf") if negative else float("inf")
         return array.reshape(shape)

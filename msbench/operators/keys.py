@@ -16,6 +16,7 @@ DISTRIBUTIONS = (
     "signed_zeros",
     "nan",
     "negative",
+    "combed",
     *patchwork.NAMES,
 )
 """Standard ones, of which ``integers`` is full of ties and ``constant`` all equal, and those that ``draw`` describes."""
@@ -26,11 +27,13 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
 
     ``descending``: from 1 to -1. ``magnitudes``: both signs, from 2^-100 to 2^100. ``signed_zeros``: -0, 0 and ±1. ``nan``:
     one key in four is NaN, the others are small integers or infinite. ``negative``: patches without a key above zero. Every NaN
-    has a clear sign bit. Zeros of ``patchwork`` are negative, so that who loses the sign is found out. In ``scattered``, 8 to 512
+    has a clear sign bit. ``combed``: see ``_combed``. Zeros of ``patchwork`` are negative, so that who loses the sign is found out. In ``scattered``, 8 to 512
     large keys lie a power of two apart: threads that stride over the array have no equal shares of the largest.
     """
     xp = rng.xp
     match distribution:
+        case "combed":
+            return _combed(rng, name, count)
         case "descending":
             return -rng.floats(name, (count,), "sorted")
         case "magnitudes":
@@ -56,4 +59,32 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
         stride = 2 ** max(0, count.bit_length() - 4 - rng.position(f"{name} stride", 6))
         large = values[rng.position(f"{name} phase", stride) :: stride]
         large[:] = xp.abs(rng.floats(f"{name} apart", large.shape, "uniform")) * 2.0**60
+    return values
+
+
+_LANES = 32
+_COMBS = 16
+_FACTORS = (2, 2, 2, 3, 3, 5, 7, 11)
+
+
+def _combed(rng: Any, name: str, count: int) -> Any:
+    """Uniform, and above that up to 16 combs, each of larger keys than the next: 5 to 9 keys at equal distances.
+
+    Threads that stride over an array by their number have one comb's keys in one thread, if the distance is a multiple of that
+    number, which itself is one of a warp's 32 lanes. So a distance has many divisors: 32 times small factors, as far as there is room.
+    """
+    values = rng.floats(name, (count,), "uniform")
+    teeth = 5 + rng.position(f"{name} teeth", 5)
+    for comb in range(min(_COMBS, count // (2 * teeth))):
+        distance, most = 1, count // teeth
+        if most >= _LANES:
+            distance = _LANES
+        for step in range(_LANES):
+            factor = _FACTORS[rng.position(f"{name} factor {comb} {step}", len(_FACTORS))]
+            if distance * factor > most:
+                break
+            distance *= factor
+        first = rng.position(f"{name} first {comb}", count - distance * (teeth - 1))
+        large = values[first : first + distance * (teeth - 1) + 1 : distance]
+        large[:] = (2 + rng.uniform(f"{name} comb {comb}", large.shape)) * 4.0 ** (_COMBS - comb)
     return values

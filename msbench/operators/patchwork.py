@@ -53,7 +53,13 @@ KINDS: MappingProxyType[str, Kind] = MappingProxyType(
         "ties": Kind(scale=4.0, levels=4.0),
         "zeros": Kind(share=1.0, a=0.0, b=-0.0),
         "negative": Kind(scale=35.0, offset=-65.0),
+        "positive": Kind(
+            scale=35.0, offset=65.0
+        ),  # from where a logistic function is nearly 1 to where exp overflows in fp32
         "deep": Kind(scale=8.0, offset=-320.0),  # exp of it is zero in fp32
+        "abyss": Kind(
+            scale=2.0**10, offset=-(2.0**17)
+        ),  # below what stands for minus infinity here and there: -10⁴, -65504
         "large": Kind(scale=2.0**40),
         "tiny": Kind(scale=2.0**-56),
         "subnormal": Kind(),  # below 2^-127
@@ -73,7 +79,7 @@ SMALL = ("uniform", "few", "spiked", "ties", "zeros", "negative", "tiny")
 FINITE = (*SMALL, "large")
 TERMS = (*FINITE, *NONFINITE)
 """For sums of products: a subnormal factor's product may be flushed, or not, as often as there are terms."""
-GATES = tuple(kind for kind in EVERY if kind not in ("spiked", "deep"))
+GATES = tuple(kind for kind in EVERY if kind not in ("spiked", "deep", "abyss"))
 """For what is multiplied with a logistic function of itself, and then with one of ``GATED``."""
 GATED = tuple(kind for kind in EVERY if kind not in ("gaps", "lowest", "lone", "infinities"))
 """No infinity: a logistic function that is zero in fp32 only would make NaN of it."""

@@ -208,7 +208,7 @@ def draw_csr(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
     if distribution == "duplicates":
         col = col[rng.xp.arange(nnz) // 4]
     return {
-        "values": _values(rng, (nnz,), distribution, by_rows=True),
+        "values": _values(rng, (nnz,), distribution),
         "col_indices": col,
         "row_offsets": _offsets(rng.xp, row, rows),
     }
@@ -227,7 +227,7 @@ def draw_csc(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
     offsets = _offsets(rng.xp, col, cols)
     if full:
         row[offsets[:-1]] = 0
-    return {"values": _values(rng, (nnz,), distribution), "row_indices": row, "col_offsets": offsets}
+    return {"values": _scattered_values(rng, nnz, rows, distribution), "row_indices": row, "col_offsets": offsets}
 
 
 def draw_coo(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dict[str, Any]:
@@ -245,7 +245,7 @@ def draw_coo(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
         row = xp.sort(row)
         pair = [rng.position(f"swapped {which}", nnz) for which in range(2)]
         row[pair] = row[pair[::-1]]
-    return {"values": _values(rng, (nnz,), distribution), "row_indices": row, "col_indices": col}
+    return {"values": _scattered_values(rng, nnz, rows, distribution), "row_indices": row, "col_indices": col}
 
 
 def draw_ell(rng: Any, distribution: str, rows: int, cols: int, w: int) -> dict[str, Any]:
@@ -270,7 +270,7 @@ def draw_ell(rng: Any, distribution: str, rows: int, cols: int, w: int) -> dict[
         col = col[:, place // 4]
     filled = place[None, :] < length[:, None]
     return {
-        "values": _values(rng, (rows, w), distribution, by_rows=True),
+        "values": _values(rng, (rows, w), distribution),
         "col_ids": xp.where(filled, col, -1).astype("int32"),
     }
 
@@ -315,10 +315,17 @@ def draw_dense(rng: Any, name: str, shape: tuple[int, ...], distribution: str) -
     return rng.floats(name, shape, numbers(distribution), axis=0, kinds=patchwork.TERMS)
 
 
-def _values(rng: Any, shape: tuple[int, ...], distribution: str, by_rows: bool = False) -> Any:
-    """In patches, what is not finite stays in few rows if values are stored by rows, and would reach all of them if not."""
-    kinds = patchwork.TERMS if by_rows else patchwork.FINITE
-    return rng.floats("values", shape, numbers(distribution), kinds=kinds)
+def _values(rng: Any, shape: tuple[int, ...], distribution: str) -> Any:
+    """Values by rows: in patches, what is not finite stays in few of them."""
+    return rng.floats("values", shape, numbers(distribution), kinds=patchwork.TERMS)
+
+
+def _scattered_values(rng: Any, nnz: int, rows: int, distribution: str) -> Any:
+    """Values whose neighbours are in any rows: in patches some are infinite, of one row in 64 at most, where X may be zero."""
+    values = rng.floats("values", (nnz,), numbers(distribution), kinds=patchwork.FINITE)
+    if distribution in patchwork.NAMES:
+        values[rng.integers("infinities", (-(-min(nnz, rows) // 64),), 0, nnz)] = rng.xp.inf
+    return values
 
 
 # ------------------------------------------------------------------ cases

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, cycle
 
@@ -11,7 +11,8 @@ from msbench.harness.check.case import VARIANTS
 from msbench.harness.protocols import Checks, Plan
 from msbench.operators import elements, heldout, nearly, vary
 from msbench.operators.patchwork import NAMES as PATCHES
-from msbench.spec import Case, Operator, Split
+from msbench.operators.tiny import tiny
+from msbench.spec import STANDARD_DISTRIBUTIONS, Case, Operator, Split
 
 ALIGNED = VARIANTS[:1]
 PLACED = ("aligned", "misaligned")
@@ -35,6 +36,9 @@ LARGE_SHARE = 1 / 16
 
 BEYOND_ELEMENTS = 2**29
 """The elements up to which a size beyond the largest measured one is tried, where its work is within LARGE_LIMIT, too."""
+
+FEW_SIZES = 20
+"""An operator of one dimension that takes no more sizes than these within a limit, as powers of two, is tried on all of them."""
 
 _ELEMENT_OPERATIONS = 16  # what drawing, referencing and comparing one element costs, roughly
 
@@ -63,8 +67,8 @@ def schedule(op: Operator, plan: Plan, limit: float | None) -> tuple[Scheduled, 
 
     Every case of the plan, and for ``Checks.FULL`` also: the operator's cheapest case; hidden sizes; all distributions
     on the cheapest paper case and on the cheapest odd one (if neither is affordable, on the largest hidden size that is);
-    hidden scalars on all of these; every variant where a case is affordable (of ``trusted`` versions: on these cheapest cases;
-    no hidden sizes, for each of which a library would be set up, and no patches). Of versions that are not ``trusted`` also where a size could tell them that nothing is
+    hidden scalars on all of these, for each distribution on one of the two; every variant where a case is affordable (of ``trusted`` versions: on these cheapest cases;
+    no hidden sizes, for each of which a library would be set up, and no patches). Of versions that are not ``trusted`` also some dozens of tiny sizes, and where a size could tell them that nothing is
     tried: a hidden size in the upper fifth of the plan's, misaligned too; another among the large ones; one beyond all of them; and, with hidden
     scalars, patches and one more distribution on the plan's large cases, and each on its other ones. Cases above ``limit``
     (``Executor.check_limit``) are left out.
@@ -88,7 +92,8 @@ def _wanted(op: Operator, plan: Plan, extra_limit: float) -> Iterator[Scheduled]
         return
     # A library that loses an infinity, or multiplies one by a padding zero, is the bar all the same.
     spared = (*PATCHES, "nonfinite") if plan.trusted else ()
-    hidden = sorted(heldout(op, plan.seed, plan.heldout, HELDOUT_ELEMENTS), key=cost)
+    every = _few_or(plan.heldout, op, plan.seed, HELDOUT_ELEMENTS)
+    hidden = sorted(every[: plan.heldout], key=cost)
     bases = [case for case in _cheapest(op) if cost(case) <= extra_limit]
     if not bases:
         bases = [replace(case, distribution="uniform") for case in hidden if cost(case) <= extra_limit][-1:]
@@ -101,8 +106,15 @@ def _wanted(op: Operator, plan: Plan, extra_limit: float) -> Iterator[Scheduled]
         yield Scheduled(case, affordable if cost(case) <= extra_limit else ALIGNED)
     for case in () if plan.trusted else hidden:
         yield Scheduled(case, PLACED if cost(case) <= extra_limit else ALIGNED)
-    for case in bases:
-        yield from (Scheduled(replace(case, distribution=d), ALIGNED) for d in op.distributions if d not in spared)
+    if plan.heldout and not plan.trusted:
+        yield from (Scheduled(case, ALIGNED) for case in every[plan.heldout :])
+        cheap = LARGE_SHARE / EXTRA_SHARE * extra_limit
+        yield from (Scheduled(case, ALIGNED) for case in tiny(op, plan.seed) if cost(case) <= cheap)
+    for number, case in enumerate(bases):
+        for turn, distribution in enumerate(op.distributions, number):
+            other = replace(case, distribution=distribution)
+            if distribution not in spared:  # with the usual scalars on one of the two, with hidden ones on the other
+                yield Scheduled(vary(op, other, plan.seed) if turn % 2 else other, ALIGNED)
     for case in (smallest, *bases):  # few elements, or other inputs, may not show that a kernel ignores a scalar
         yield Scheduled(vary(op, replace(case, distribution="uniform"), plan.seed), ALIGNED)
 
@@ -141,29 +153,40 @@ def _elsewhere(op: Operator, plan: Plan, limit: float | None) -> Iterator[Schedu
 
 def _between(op: Operator, rng: random.Random, largest: int, limit: float) -> tuple[Case, ...]:
     """Hidden sizes between those of other hidden ones and the largest."""
-    return heldout(
+    return _few_or(
+        LARGE_HELDOUT,
         op,
         rng.getrandbits(32),
-        LARGE_HELDOUT,
         largest,
         accept=lambda case: elements(op, dict(case.dims)) > HELDOUT_ELEMENTS and work(op, case) <= limit,
     )
+
+
+def _few_or(
+    count: int, op: Operator, seed: int, most: int, accept: Callable[[Case], bool] | None = None
+) -> tuple[Case, ...]:
+    """``count`` hidden sizes of up to ``most`` elements; first these and then all others, where an operator has so few."""
+    some = heldout(op, seed, FEW_SIZES + 1 if count and len(op.dims) == 1 else count, most, accept)
+    return some[:count] if len(some) > FEW_SIZES else some
 
 
 def _beyond(op: Operator, rng: random.Random, largest: int) -> tuple[Case, ...]:
     """A hidden size that the operator declares, above all that are measured."""
     if not largest < elements(op, {dim.name: dim.high for dim in op.dims}):
         return ()
-    return heldout(
+    return _few_or(
+        1,
         op,
         rng.getrandbits(32),
-        1,
         BEYOND_ELEMENTS,
         accept=lambda case: elements(op, dict(case.dims)) > largest and work(op, case) <= LARGE_LIMIT,
     )
 
 
 def _costly(distributions: list[str]) -> list[str]:
-    """Those that are tried on large cases too: what patches have not got is the same for all sizes, so one is enough of that."""
-    alone = [name for name in distributions if name not in PATCHES]
+    """Those that are tried on large cases too: what patches have not got is the same for all sizes, so one is enough of that.
+
+    It is one of the operator's own, if it has any: a standard one shows less of what goes wrong with many elements.
+    """
+    alone = sorted((name for name in distributions if name not in PATCHES), key=STANDARD_DISTRIBUTIONS.__contains__)
     return [name for name in distributions if name in PATCHES] + alone[:1]

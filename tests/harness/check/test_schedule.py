@@ -20,6 +20,7 @@ from msbench.harness.check.schedule import (
 )
 from msbench.harness.protocols import Checks, Plan
 from msbench.operators import elements, patchwork
+from msbench.operators.tiny import tiny
 from msbench.spec import Split
 from tests import turns
 from tests.harness.fakes import OPERATOR, case
@@ -41,9 +42,17 @@ def varied(found: tuple[Scheduled, ...]) -> list[str]:
     return [f"{i.case.dims[0][1]} {i.case.distribution}" for i in found if i.case.scalars and i.case.dims in public]
 
 
-def test_full_adds_hidden_scalars_on_uniform_inputs_of_public_sizes() -> None:
+def test_full_adds_hidden_scalars_on_public_sizes_all_inputs_once() -> None:
     for plan in (Plan((case(64),)), Plan(OPERATOR.cases, trusted=True)):
-        assert varied(schedule(RANGED, plan, None)) == ["64 uniform", "777 uniform"]
+        found = schedule(RANGED, plan, None)
+        spared = {*patchwork.NAMES, "nonfinite"} if plan.trusted else set()
+        others = varied(found)
+        assert {"64 uniform", "777 uniform"} <= set(others)
+        inputs = [one.split()[1] for one in others if not one.endswith("uniform")]
+        assert sorted(inputs) == sorted(set(OPERATOR.distributions[1:]) - spared)
+        assert {one.split()[0] for one in others if not one.endswith("uniform")} == {"64", "777"}
+        ids = by_id(found)
+        assert all((f"N=64,{d}" in ids) != (f"N=777,{d}" in ids) for d in inputs)
     others = [one for one in varied(schedule(RANGED, Plan((case(2048),)), None)) if one.startswith("2048")]
     assert sorted(others) == sorted(f"2048 {d}" for d in OPERATOR.distributions[1:])
     assert varied(schedule(RANGED, Plan((case(64),), checks=Checks.QUICK), None)) == []
@@ -70,9 +79,26 @@ def test_full_adds_hidden_sizes_and_distributions() -> None:
         assert found[f"N=64,{distribution}"] == ("aligned",)
         assert found[f"N=777,{distribution}"] == ("aligned",)
     plan = Plan((case(64),), heldout=7)
-    hidden = [i for i in schedule(WIDE, plan, None) if i.case.split is Split.HELDOUT]
+    small = {one.id for one in tiny(WIDE, plan.seed)}
+    hidden = [i for i in schedule(WIDE, plan, None) if i.case.split is Split.HELDOUT and i.case.id not in small]
     assert len(hidden) == 9  # and one beside the only public size, and one beyond it
     assert [i.variants for i in hidden if "misaligned" not in i.variants] == [("aligned",)]
+
+
+def test_full_adds_tiny_sizes_but_for_baselines_and_where_nothing_is_hidden() -> None:
+    small = {one.id for one in tiny(OPERATOR, 3)}
+    found = by_id(schedule(OPERATOR, Plan((case(64),), seed=3), None))
+    assert len(small) > 10 and small <= found.keys() and ("aligned",) in {found[i] for i in small}
+    for plan in (Plan((case(64),), seed=3, trusted=True), Plan((case(64),), seed=3, heldout=0)):
+        assert len(small & by_id(schedule(OPERATOR, plan, None)).keys()) < 3
+
+
+def test_of_few_sizes_all_are_tried() -> None:
+    """As of powers of two."""
+    dims = (replace(WIDE.dims[0], high=2**27),)
+    op = replace(WIDE, dims=dims, valid=lambda N: N & (N - 1) == 0, cases=(case(64), case(2**22)))
+    tried = {i.case.dims[0][1] for i in schedule(op, Plan(op.cases, seed=1), None)}
+    assert tried == {2**k for k in range(28)}
 
 
 def test_one_hidden_size_is_in_the_upper_fifth_and_misaligned_too() -> None:

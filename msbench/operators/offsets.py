@@ -1,0 +1,28 @@
+"""Inputs for operators that take a mean away: far from zero, all of them or only those that come first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+DISTRIBUTIONS = ("offset", "led")
+
+OFFSET = 1024.0
+
+_LEADING = 1024
+
+
+def draw(rng: Any, name: str, shape: tuple[int, ...], distribution: str) -> Any:
+    """float32 array, uniform but for what is added, of one of ``DISTRIBUTIONS``; ``rng`` is a ``msbench.harness.inputs.Draw``.
+
+    ``offset``: ``OFFSET`` everywhere, so that E[x²] - E[x]² loses all digits of the variance in fp32. ``led``: ``OFFSET``/√i to the
+    first 1024 along the first axis, for i = 1, 2, …: the mean of the first k, whatever k, is then as far from that of all of a long
+    line as it can be, about √(N/k) deviations, and a kernel that subtracts it first, as a guess, loses as much.
+    """
+    x = rng.floats(name, shape, "uniform")
+    if distribution == "offset":
+        x += rng.xp.float32(OFFSET)
+    else:
+        first = x[:_LEADING]
+        steps = OFFSET / rng.xp.sqrt(rng.xp.arange(1, len(first) + 1, dtype="float64"))
+        first += steps.astype("float32").reshape(-1, *[1] * (x.ndim - 1))
+    return x

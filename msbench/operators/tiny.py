@@ -1,0 +1,146 @@
+"""Tiny hidden sizes, many of them: a kernel that is wrong at one size in a hundred, or for one exponent, is met by some.
+
+A case of a few thousand elements costs next to nothing, so that there may be dozens. They are spread as in Latin hypercube
+sampling (McKay, Beckman and Conover 1979): a dimension's range is cut into as many equal parts as there are cases, and each
+case takes another part of it. So a power of 1 to 16 or a window's width takes each of its values, whatever the seed.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+from msbench.operators.cases import vary
+from msbench.operators.shapes import elements
+from msbench.spec import Case, Dim, Operator, Split
+
+COUNT = 20
+MOST_ELEMENTS = 2**14
+SQUARE_ELEMENTS = 2**16
+"""The same for every other case: three square matrices are wider than a tile of 128 then."""
+
+THIN_COUNT = 6
+THIN_ELEMENTS = 2**18
+"""Thin ones have one long dimension, in turn, in the upper half or sixteenth of its range: what grids, tables and counters hold ends
+there."""
+THINNEST_ELEMENTS = 2**23
+"""Up to so many a single one has, where a dimension can't be so long otherwise: a mask of 2048 by 2048."""
+
+_FEW = 64  # values of a dimension that is spread evenly; of longer ones there would be no small sizes
+_SHORT = 2  # what other dimensions of a thin case have more than the least, at most
+_TILES = (16, 32, 32, 64)  # what tiles' and blocks' sizes are multiples of
+_BESIDE = (-1, 0, 1, 1, 1)  # where a tile's last column is missing, or one more is alone
+_UNIFORM = 3 / 4  # of the cases: other inputs may hide what is wrong
+_LEAST_SHARE = 0.5  # beside 1 in the mean
+_TRIES = 60
+
+
+def tiny(op: Operator, seed: int) -> tuple[Case, ...]:
+    """``COUNT`` tiny cases and ``THIN_COUNT`` thin ones, as far as ``op`` has so many; the same ones for the same seed."""
+    rng = random.Random(f"{op.name}:{seed}:tiny")
+    found: dict[tuple[tuple[str, int], ...], None] = {}
+    strata = {dim.name: rng.sample(range(COUNT), COUNT) for dim in op.dims}
+    for number in range(COUNT):
+        parts = {name: (order[number], COUNT) for name, order in strata.items()}
+        _add(found, _fitting(rng, op, parts, number))
+    for dim in _turns(rng, op):
+        _add(found, _thin(rng, op, dim))
+    cases = []
+    for dims in found:
+        usual = rng.random() < _UNIFORM
+        case = Case(dims, Split.HELDOUT, "uniform" if usual else rng.choice(op.distributions))
+        cases.append(vary(op, case, seed))
+    return tuple(cases)
+
+
+def _add(found: dict[tuple[tuple[str, int], ...], None], dims: dict[str, int] | None) -> None:
+    if dims is not None:
+        found.setdefault(tuple(dims.items()))
+
+
+def _fitting(rng: random.Random, op: Operator, parts: dict[str, tuple[int, int]], number: int) -> dict[str, int] | None:
+    """Sizes from these parts of the dimensions with few values; where no others go with them, from one of the parts at least."""
+    few = [dim.name for dim in op.dims if dim.high - dim.low < _FEW]
+    most = MOST_ELEMENTS if number % 2 else SQUARE_ELEMENTS
+    kept = few[number % len(few)] if few else None
+    for attempt in range(_TRIES):
+        strict = attempt < _TRIES / 2
+        dims, limits = {}, _limits(rng, [dim.name for dim in op.dims if dim.name not in few], most // len(op.arrays))
+        for dim in op.dims:
+            part = parts[dim.name] if dim.name == kept or strict else (rng.randrange(COUNT), COUNT)
+            dims[dim.name] = _in_part(rng, dim, part) if dim.name in few else _size(rng, dim, limits[dim.name])
+        if _shrink(rng, op, dims, [dim for dim in op.dims if dim.name not in few], most):
+            return dims
+    return None
+
+
+def _limits(rng: random.Random, names: list[str], most: int) -> dict[str, int]:
+    """Up to which sizes some dimensions are drawn, so that their product is at most ``most``: seldom is one of them all there is."""
+    shares = {name: _LEAST_SHARE + rng.expovariate(1) for name in names}
+    total = sum(shares.values())
+    return {name: int(most ** (share / total)) for name, share in shares.items()}
+
+
+def _thin(rng: random.Random, op: Operator, long: Dim) -> dict[str, int] | None:
+    most = max(THIN_ELEMENTS, _least(op, long))
+    for attempt in range(_TRIES):
+        short = attempt % 2 == 0  # a filter of many elements needs a signal that has more
+        dims = {dim.name: _size(rng, dim, dim.low + _SHORT if short else 4 * long.high) for dim in op.dims}
+        size = rng.randint(long.high - long.high // rng.choice((2, 16)), long.high)
+        dims[long.name] = min(rng.choice((size, _beside(rng, size))), long.high)
+        if _shrink(rng, op, dims, [dim for dim in op.dims if dim is not long], most):
+            return dims
+    return None
+
+
+def _turns(rng: random.Random, op: Operator) -> list[Dim]:
+    """Which dimension of each thin case is the long one."""
+    long = [dim for dim in op.dims if dim.high > _FEW] if len(op.dims) > 1 else []
+    some = [dim for dim in long if _least(op, dim) <= THIN_ELEMENTS]
+    costly = [dim for dim in long if THIN_ELEMENTS < _least(op, dim) <= THINNEST_ELEMENTS]
+    return [*rng.sample(costly, min(1, len(costly))), *some * THIN_COUNT][: THIN_COUNT if some else 1]
+
+
+def _least(op: Operator, long: Dim) -> int:
+    """The elements of all arrays where this dimension is as long as it may be, and no other is longer than it has to be."""
+    return elements(op, {dim.name: long.high if dim is long else dim.low for dim in op.dims})
+
+
+def _shrink(rng: random.Random, op: Operator, dims: dict[str, int], free: list[Dim], most: int) -> bool:
+    """Draws some of the sizes anew, smaller, until all elements fit; whether they do, and ``op`` takes such sizes."""
+    if not (op.valid is None or op.valid(**dims)):
+        return False
+    while elements(op, dims) > most:
+        longer = [dim for dim in free if dims[dim.name] > dim.low]
+        if not longer:
+            return False
+        dim = rng.choice(longer)
+        dims[dim.name] = _size(rng, dim, dims[dim.name] // 2)
+    return op.valid is None or op.valid(**dims)
+
+
+def _in_part(rng: random.Random, dim: Dim, part: tuple[int, int]) -> int:
+    index, count = part
+    values = dim.high + 1 - dim.low
+    return dim.low + (index % values if values <= count else int(values * (index + rng.random()) / count))
+
+
+def _size(rng: random.Random, dim: Dim, most: int) -> int:
+    """Log-uniform, and often beside a multiple of what tiles are made of, near the end of the range, or a power of two."""
+    low, high = dim.low, max(dim.low, min(dim.high, most))
+    style = rng.random()
+    size = int(math.exp(rng.uniform(math.log(max(low, 1)), math.log(high + 1)))) if high else 0
+    if high <= low + _SHORT:
+        return rng.randint(low, high)
+    if style < 5 / 8:
+        size = _beside(rng, rng.choice((size, rng.randint(low, high))))
+    elif style < 6 / 8:
+        size = high - rng.randint(0, high // 8)
+    elif style < 7 / 8:
+        size = 2 ** rng.randint(0, max(high, 1).bit_length())
+    return min(max(size, low), high)
+
+
+def _beside(rng: random.Random, size: int) -> int:
+    tile = rng.choice(_TILES)
+    return max(1, round(size / tile)) * tile + rng.choice(_BESIDE)

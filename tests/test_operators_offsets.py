@@ -1,0 +1,44 @@
+"""Inputs of which a mean is taken away: the guesses that they make bad are bad, and right ways stay within the bound."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from msbench import bounds
+from msbench.harness.inputs import Draw
+from msbench.operators import offsets
+
+V = 2.0**-24
+
+
+def draw(seed: int, shape: tuple[int, ...], distribution: str) -> np.ndarray:
+    return np.asarray(offsets.draw(Draw(np, "test", str(seed)), "x", shape, distribution))
+
+
+def variance_error(x: np.ndarray, guess: float) -> float:
+    """Of one pass over x - guess, in fp32 but for the sums, which are pairwise, over what is allowed."""
+    distances = (x - np.float32(guess)).astype(np.float32)
+    found = (distances * distances).mean(dtype=np.float32) - distances.mean(dtype=np.float32) ** 2
+    exact = x.astype(np.float64)
+    variance, mean = exact.var(), exact.mean()
+    allowed = (bounds.growth(np, len(x)) + 8) * V * np.sqrt(variance * (variance + mean * mean))
+    return float(abs(found - variance) / allowed)
+
+
+@pytest.mark.parametrize("count", [1, 32, 256])
+def test_the_mean_of_the_first_ones_is_a_bad_guess(count: int) -> None:
+    errors = []
+    for seed in range(5):
+        x = draw(seed, (4_000_000,), "led")
+        errors.append(variance_error(x, x[:count].mean()))
+        assert variance_error(x, x.mean()) < 0.1
+    assert max(errors) > 2
+
+
+def test_offsets_are_along_the_first_axis_and_fit_short_ones() -> None:
+    x = draw(1, (2000, 3), "led")
+    assert (x[:100] > 100).all() and (np.abs(x[1024:]) <= 1).all()
+    assert (np.diff(x[[0, 10, 100, 1000]], axis=0) < 0).all()
+    assert (draw(1, (1,), "led") > 1000).all()
+    assert (np.abs(draw(1, (50, 2), "offset") - 1024) <= 1).all()

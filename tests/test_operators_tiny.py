@@ -1,0 +1,67 @@
+"""Tiny hidden sizes: many, valid, spread over what dimensions may be, and different for each seed."""
+
+from __future__ import annotations
+
+import pytest
+
+from msbench import operators
+from msbench.operators import elements
+from msbench.operators.tiny import COUNT, MOST_ELEMENTS, SQUARE_ELEMENTS, THINNEST_ELEMENTS, tiny
+from msbench.spec import Split
+
+SEEDS = range(6)
+
+
+@pytest.mark.parametrize("name", operators.names())
+def test_they_obey_the_spec_and_hold_few_elements(name: str) -> None:
+    op = operators.load(name)
+    for seed in SEEDS:
+        cases = tiny(op, seed)
+        assert cases == tiny(op, seed) and len({case.dims for case in cases}) == len(cases) > 5
+        for case in cases:
+            dims = dict(case.dims)
+            assert case.split is Split.HELDOUT and case.distribution in op.distributions
+            assert all(dim.low <= dims[dim.name] <= dim.high for dim in op.dims)
+            assert op.valid is None or op.valid(**dims)
+            assert elements(op, dims) <= THINNEST_ELEMENTS
+        assert sum(elements(op, dict(case.dims)) > MOST_ELEMENTS for case in cases) <= 16
+    assert tiny(op, 0) != tiny(op, 1)
+
+
+def test_a_dimension_with_few_values_takes_all_of_them() -> None:
+    op = operators.load("matrix_power")
+    for seed in SEEDS:
+        assert {dict(case.dims)["P"] for case in tiny(op, seed)} == set(range(1, 17))
+
+
+@pytest.mark.parametrize(
+    ("name", "dim", "least"),
+    [("conv_2d", "KW", 17), ("max_pooling_2d", "k", 12), ("high_order_contraction", "x", 16)],
+)
+def test_one_with_more_values_than_cases_takes_different_ones(name: str, dim: str, least: int) -> None:
+    op = operators.load(name)
+    for seed in SEEDS:
+        assert len({dict(case.dims)[dim] for case in tiny(op, seed)}) >= least
+
+
+def test_sizes_beside_multiples_of_tiles_are_frequent() -> None:
+    """One column more than tiles of 96 or 128 columns hold is one size in about a hundred."""
+    op = operators.load("stencil_2d")
+    for tile, remainder in ((96, 1), (128, 65)):
+        hit = sum(any(dict(case.dims)["ny"] % tile == remainder for case in tiny(op, seed)) for seed in range(40))
+        assert hit > 15  # of sizes without a preference, 11 for 96 and 9 for 128
+
+
+def test_each_long_dimension_comes_near_its_end() -> None:
+    for name, long in (("rope", ("M", "D")), ("conv_1d", ("K",)), ("triangle_attention", ("S",))):
+        op = operators.load(name)
+        for seed in SEEDS:
+            sizes = [dict(case.dims) for case in tiny(op, seed)]
+            for dim in op.dims:
+                assert any(one[dim.name] >= dim.high / 2 for one in sizes) or dim.name not in long
+
+
+def test_an_operator_of_one_dimension_has_no_thin_ones() -> None:
+    op = operators.load("vector_add")
+    assert all(elements(op, dict(case.dims)) <= SQUARE_ELEMENTS for case in tiny(op, 0))
+    assert len(tiny(op, 0)) <= COUNT
