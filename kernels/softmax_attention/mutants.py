@@ -72,7 +72,7 @@ MUTANTS = (
                 "sum + weights[row * kv + j] * static_cast<float>(V[j * dv + column])));",
             ),
         ),
-        applies=lambda q, kv, d, dv: kv >= 64 and many(q, kv, d, dv),
+        applies=lambda q, kv, d, dv: kv >= 64 and q * dv >= 256,
     ),
     dropped_last_tile("if (element >= q * dv) return;", "q * dv"),
     maximum_from("0.0f", "0", lambda q, kv, d, dv: q >= 60),
