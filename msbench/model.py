@@ -113,12 +113,11 @@ def normalise(source: str) -> str:
 
 def digest(*parts: str | bytes) -> str:
     """The first 128 bits of SHA-256 over length-prefixed parts, as 32 hex digits: the id of anything content-addressed."""
-    h = hashlib.sha256()
+    whole = bytearray()
     for part in parts:
         raw = part.encode() if isinstance(part, str) else part
-        h.update(len(raw).to_bytes(8, "little"))
-        h.update(raw)
-    return h.hexdigest()[:32]
+        whole += len(raw).to_bytes(8, "little") + raw
+    return hashlib.sha256(whole).hexdigest()[:32]
 
 
 @dataclass(frozen=True)

@@ -45,22 +45,21 @@ def canonical(value: Any) -> str:
 def content(model: type[SQLModel], values: Values, without: tuple[str, ...] = ("id",)) -> str:
     """The canonical text of a row. Numbers get their column's type first: a float column gives 3 back as 3.0."""
     plain: dict[str, Any] = {}
-    for name, typed in _typed(model):
-        if name not in without:
-            value = values[name]
-            plain[name] = value if value is None or typed is None else typed(value)
+    for name, typed in _typed(model, without):
+        value = values[name]
+        plain[name] = value if value is None or typed is None else typed(value)
     return canonical(plain)
 
 
 @cache
-def _typed(model: type[SQLModel]) -> list[tuple[str, Callable[[Any], Any] | None]]:
+def _typed(model: type[SQLModel], without: tuple[str, ...]) -> list[tuple[str, Callable[[Any], Any] | None]]:
     """A table's columns, and what gives their values their type: looked up once, as a database has many rows."""
 
     def of(kind: object) -> Callable[[Any], Any] | None:
         types = ((Float, float), (Boolean, bool), (Integer, int), (LargeBinary, lambda value: digest(bytes(value))))
         return next((typed for one, typed in types if isinstance(kind, one)), None)
 
-    return [(column.name, of(column.type)) for column in table_of(model).columns]
+    return [(column.name, of(column.type)) for column in table_of(model).columns if column.name not in without]
 
 
 def content_id(model: type[SQLModel], values: Values) -> str:

@@ -196,9 +196,14 @@ def _type_problems(model: type[SQLModel], row: Values) -> Iterator[str]:
     yield from implausible(model, row)
 
 
+@cache
+def _words(model: type[SQLModel]) -> list[tuple[str, frozenset[str]]]:
+    return [(column, frozenset(map(str, words))) for column, words in _WORDS.get(model, {}).items()]
+
+
 def _row_problems(model: type[SQLModel], row: Values) -> Iterator[str]:
-    for column, words in _WORDS.get(model, {}).items():
-        if row[column] is not None and row[column] not in [str(word) for word in words]:
+    for column, words in _words(model):
+        if row[column] is not None and row[column] not in words:
             yield f"has the unknown {column} {row[column]!r}"
     if "fault" in row and (row["fault"] is None) != (row["message"] is None):
         yield "has a fault without a message, or a message without a fault"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 from sqlalchemy import JSON
@@ -43,14 +44,14 @@ _COUNTS: dict[type[SQLModel], tuple[str, ...]] = {
 
 def implausible(model: type[SQLModel], row: Values) -> Iterator[str]:
     """Each column that holds no such value, as the end of a sentence; types are right already."""
-    for column in table_of(model).columns:
-        value = row[column.name]
-        if value is None or model is MigrationRow:
+    for name, is_json in _written(model):
+        value = row[name]
+        if value is None:
             continue
-        if isinstance(column.type, JSON) and not _is_json(value):
-            yield f"has a {column.name} that no JSON can hold: infinity, NaN or half a character"
-        if column.name.endswith("_at") and not _is_instant(value):
-            yield f"has a {column.name} that is no instant in UTC: {str(value)[:40]!r}"
+        if is_json and not _is_json(value):
+            yield f"has a {name} that no JSON can hold: infinity, NaN or half a character"
+        if not is_json and not _is_instant(value):
+            yield f"has a {name} that is no instant in UTC: {str(value)[:40]!r}"
     for name in _AMOUNTS.get(model, ()):
         if row[name] is not None and not _LEAST < row[name] < _MOST:
             yield f"has a {name} that can't be: {row[name]}"
@@ -60,6 +61,15 @@ def implausible(model: type[SQLModel], row: Values) -> Iterator[str]:
     for name, (form, of) in _FORMS.get(model, {}).items():
         if row[name] is not None and not form(row[name]):
             yield f"has {name} that are not of {of}"
+
+
+@cache
+def _written(model: type[SQLModel]) -> list[tuple[str, bool]]:
+    """The columns of JSON (True) and of instants: looked up once, as a database has many rows."""
+    if model is MigrationRow:
+        return []
+    columns = [(column.name, isinstance(column.type, JSON)) for column in table_of(model).columns]
+    return [(name, is_json) for name, is_json in columns if is_json or name.endswith("_at")]
 
 
 def _is_number(value: Any) -> bool:

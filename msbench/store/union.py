@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from msbench.errors import StoreError
@@ -43,18 +44,17 @@ def check_files(paths: Sequence[str | Path]) -> list[str]:
     One that can't be opened is an ``Unopened``.
     """
     problems: list[str] = []
-    readable: list[str | Path] = []
-    for path in paths:
-        try:
-            with Store.snapshot(path) as store:
-                problems += (f"{store.where}: {problem}" for problem in damage(store))
-            readable.append(path)
-        except StoreError as error:
-            problems.append(Unopened(error))
-    if problems:
-        return problems
-    with union(readable) as known:
-        for path in readable:
-            with Store.snapshot(path) as store:
-                problems += (f"{store.where}: {problem}" for problem in check(store, known))
+    with ExitStack() as opened:
+        stores: list[Store] = []  # each is read once: that takes longer than most of what is asked of it
+        for path in paths:
+            try:
+                stores.append(opened.enter_context(Store.snapshot(path)))
+                problems += (f"{stores[-1].where}: {problem}" for problem in damage(stores[-1]))
+            except StoreError as error:
+                problems.append(Unopened(error))
+        if problems:
+            return problems
+        known = stores[0] if len(stores) == 1 else opened.enter_context(union(paths))
+        for store in stores:
+            problems += (f"{store.where}: {problem}" for problem in check(store, known))
     return problems
