@@ -47,8 +47,11 @@ lint: $(VENV)/.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Each of the two processes takes tests that stand side by side, which share what they prepare, and in the end some of the other's.
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+
 test: lint
-	$(BIN)/pytest -n 2
+	$(PYTEST)
 
 # Needs Chromium and its driver. Fails if axe-core finds anything.
 look: $(VENV)/.stamp
@@ -56,7 +59,7 @@ look: $(VENV)/.stamp
 
 # What `make test` samples, in full, on the processor.
 sweep: $(VENV)/.stamp
-	MSBENCH_TEST_PART=all $(BIN)/pytest -n 2
+	MSBENCH_TEST_PART=all $(PYTEST)
 	mkdir -p build
 	$(BIN)/msbench bench --executor cpu --versions naive,library,best --db build/sweep.sqlite
 	$(BIN)/msbench mutants --executor cpu
@@ -81,7 +84,7 @@ record: $(VENV)/.stamp
 	$(BIN)/msbench standings --db db/published.sqlite --markdown docs/kernels.md
 
 fuzz: $(VENV)/.stamp
-	HYPOTHESIS_PROFILE=fuzz MSBENCH_TEST_PART=all MSBENCH_TEST_SEEDS=1000 $(BIN)/pytest -n 2 tests/fuzz tests/test_operators_kernels.py --timeout 3600
+	HYPOTHESIS_PROFILE=fuzz MSBENCH_TEST_PART=all MSBENCH_TEST_SEEDS=1000 $(PYTEST) tests/fuzz tests/test_operators_kernels.py --timeout 3600
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import sys
 
 import pytest
 from hypothesis import settings
@@ -19,6 +20,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "msbench"))
 
 # Here, before pytest's workers start: they inherit it, and all have the same part, whatever is committed meanwhile.
 os.environ.setdefault(turns.VARIABLE, turns.of_the_commit())
+
+# Images of containers often set this, and then each of the hundreds of Python processes that tests start compiles all that it imports,
+# and pytest every test. Here, before pytest's workers start: what is compiled is kept, as where it is not set.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # What a shell starts in the background ignores Ctrl-C, and so would all that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -18,11 +18,12 @@ from msbench.optimize.budget import Ledger
 from msbench.optimize.deadline import Deadline
 from msbench.optimize.hidden import plan_of_proof, plan_of_step, told
 from msbench.spec import Case, Split, Task
+from msbench.store.database import Database
 from msbench.store.proven import unproven
 from msbench.store.store import Store
 from msbench.store.tables import RunRow
 from msbench.store.union import union
-from tests import factories, optimizing
+from tests import factories, optimizing, shipped, turns
 from tests.optimizing import HIDDEN, Scripted, World, coded, kernel, planned
 from tests.test_optimize import go
 
@@ -154,11 +155,12 @@ def test_a_timed_case_is_no_secret_though_it_was_drawn() -> None:
     assert Plan((HIDDEN,)).cases == (HIDDEN,)
 
 
-def test_no_shipped_prompt_names_a_hidden_size() -> None:
+def test_no_shipped_prompt_names_a_hidden_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every recorded run: the sizes of the hidden cases that its versions were checked on are in none of its prompts."""
+    monkeypatch.setattr(Database, "read_to_memory", shipped.reading(shipped.unpacked()))
     with union([str(resources.published_db())]) as store:
         scanned = 0
-        for run in store.runs():
+        for run in turns.share(store.runs()):
             numbers = _hidden_numbers(store, run)
             for call in store.calls(run.id):
                 for message in call.prompt:

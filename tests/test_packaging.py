@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from msbench import resources
 from msbench.store.store import Store
 from tests import factories
 
@@ -75,7 +76,7 @@ def test_it_runs_where_there_is_no_checkout(wheel: Path, tmp_path: Path) -> None
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed"), "PYTHONSAFEPATH": "1"}
     with Store(tmp_path / "own.sqlite") as store:
         factories.story(store)
-    for arguments in (["ops"], ["db", "counts"], ["build-site", "--db", "own.sqlite", "--out", "site"]):
+    for arguments in (["ops"], ["show", "softmax"], ["build-site", "--db", "own.sqlite", "--out", "site"]):
         done = subprocess.run(
             [sys.executable, "-m", "msbench", *arguments],
             cwd=tmp_path,
@@ -85,6 +86,8 @@ def test_it_runs_where_there_is_no_checkout(wheel: Path, tmp_path: Path) -> None
             check=False,
         )
         assert done.returncode == 0, done.stderr
+        if arguments[0] == "show" and resources.published_db():  # which it reads, as all do without --db
+            assert "passed, cuda executor" in done.stdout
     where = subprocess.run(
         [sys.executable, "-c", "from msbench import resources; print(resources.kernels_dir())"],
         cwd=tmp_path,

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typer.main import get_command
 
 from msbench.cli import app
+from tests import shipped
 
 CHECKOUT = Path(__file__).parents[2]
 GROUP = get_command(app)
@@ -36,7 +37,7 @@ def _warm() -> subprocess.Popen[str]:
 
 
 def run(here: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, in the folder ``here``."""
+    """The command in a process of its own, in the folder ``here``; see ``tests.shipped`` for what it reads."""
     warm = _warm()
     assert warm.stdin and warm.stdout
     with TemporaryDirectory() as folder:
@@ -45,6 +46,7 @@ def run(here: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
             "arguments": [str(argument) for argument in arguments],
             "cwd": str(here),
             "env": {**os.environ, "PYTHONPATH": str(CHECKOUT)},
+            "shipped": str(shipped.unpacked()),
         }
         warm.stdin.write(json.dumps(command | outputs) + "\n")
         warm.stdin.flush()

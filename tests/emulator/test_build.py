@@ -15,6 +15,7 @@ from msbench import emulator
 from msbench.emulator import host_compiler
 from msbench.emulator.unsupported import unsupported_construct
 from msbench.errors import BuildError, ToolchainError, UnsupportedError
+from tests import turns
 from tests.emulator.test_kernels import HERE, KERNELS, functions_in
 
 HELLO = 'extern "C" __attribute__((visibility("default"))) int hello() { return 1; }\n'
@@ -39,11 +40,15 @@ def test_a_changed_header_is_another_build(tmp_path: Path) -> None:
     assert ids[0] != ids[1]
 
 
+@turns.costly
 def test_a_fresh_cache_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MSBENCH_CACHE", str(tmp_path / "new" / "cache"))
     built = emulator.build(HELLO, "hello.cu")
     assert not built.cached
     assert (tmp_path / "new" / "cache") in built.library.parents
+
+
+def test_a_cache_that_cant_be_made_is_said_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MSBENCH_CACHE", "/proc/nowhere")
     with pytest.raises(ToolchainError, match="MSBENCH_CACHE"):
         emulator.build(HELLO, "hello.cu")

@@ -72,12 +72,20 @@ def one_error(code: int, complained: str) -> str:
     return complained
 
 
+@pytest.fixture(scope="module")
+def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the next one copies."""
+    path = tmp_path_factory.mktemp("told") / "local.sqlite"
+    with Store(path) as store:
+        factories.story(store, [factories.operator("scale")])
+    return path
+
+
 @pytest.fixture
-def told(tmp_path: Path) -> Path:
+def told(_template: Path, tmp_path: Path) -> Path:
     """A folder with a database in the default place."""
     (tmp_path / "db").mkdir()
-    with Store(tmp_path / "db" / "local.sqlite") as store:
-        factories.story(store, [factories.operator("scale")])
+    shutil.copy(_template, tmp_path / "db")
     return tmp_path
 
 
@@ -460,7 +468,8 @@ def test_a_database_on_a_read_only_medium_is_one_error(told: Path) -> None:
     mount = f'mount --bind "{told}" "{told}" && mount -o remount,ro,bind "{told}"'
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-m", "sh", "-c", mount]).returncode != 0:
         pytest.skip("only root may mount something read-only")
-    for arguments in (msbench(*BENCH), msbench("db", "merge", "other.sqlite"), msbench("build-site", "--out", "site")):
+    site = ("build-site", "--db", "other.sqlite", "--out", "site")
+    for arguments in (msbench(*BENCH), msbench("db", "merge", "other.sqlite"), msbench(*site)):
         done = subprocess.run(
             ["unshare", "-m", "sh", "-c", f'{mount} && cd "{told}" && exec "$@"', "sh", *arguments],
             capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
