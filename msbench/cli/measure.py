@@ -61,7 +61,7 @@ def evaluate_file(
             help="Find reads and writes outside the arrays: by AddressSanitizer on the CPU, or with --executor cuda by compute-sanitizer.",
         ),
     ] = False,
-    sittings: SettledSittings = 7,
+    sittings: SettledSittings = 3,
     quick: Annotated[
         bool, typer.Option("--quick", help="Check ordinary inputs only, not the adversarial ones.")
     ] = False,
