@@ -108,7 +108,8 @@ def test_sizes_are_rated_as_by_the_standings(empty: Store) -> None:
     empty.add_ceilings(make.GPU, make.CEILINGS)
     measured(empty, {NAIVE: 0.2, EARLIER: 0.8})
     found = means(standings([Site(empty).figures[TASK]])[0])
-    shown = home.sizes(Site(empty))
+    ((shown, label),) = [(one["rows"], one["label"]) for one in home.sizes(Site(empty))]
+    assert make.GPU.name in label
     assert {one["sizes"]: one["mean"] for one in shown} == {
         home.SIZES[Split(split)]: mean for (_, split), mean in found.items()
     }

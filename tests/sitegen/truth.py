@@ -135,20 +135,27 @@ def tasks(site: Pages) -> Iterator[tuple[str, str]]:
 
 
 def _denominators(ranked: list[Row]) -> Found:
-    """Naive's time over the fastest library's is what it is, whatever version is divided by both."""
+    """Naive's time over the fastest library's is what it is, whatever version is divided by both, as far as their intervals tell:
+    each is of pairs of rounds, and where a version was faster in some rounds than in others, no two quotients agree to a percent.
+    """
     low, high = 0.0, math.inf
     for row in ranked:
-        over, rival = (
-            ratio(row.cells["over naive"]),
-            ratio(row.cells.get("over library", row.cells.get("over reference", ""))),
-        )
+        over = _ends(row.cells["over naive"])
+        rival = _ends(row.cells.get("over library", row.cells.get("over reference", "")))
         if over and rival:
-            least = (over.value - over.unsure) / (rival.value + rival.unsure)
-            most = (over.value + over.unsure) / max(rival.value - rival.unsure, 1e-9)
+            least, most = over[0] / rival[1], over[1] / max(rival[0], 1e-9)
             if least > high or most < low:
                 yield f"{row.name} is divided by another library time than the rows above it"
                 return
             low, high = max(low, least), min(high, most)
+
+
+def _ends(text: str) -> tuple[float, float] | None:
+    """Between which the first ratio in a text lies, as rounded there."""
+    if (shown := ratio(text)) is None:
+        return None
+    low, high = interval(text) or (shown.value, shown.value)
+    return min(low, shown.value) - shown.unsure, max(high, shown.value) + shown.unsure
 
 
 def _words(rows: list[Row], verdict: str) -> Found:

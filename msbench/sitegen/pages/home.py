@@ -9,7 +9,7 @@ from typing import Any
 from msbench.model import Outcome
 from msbench.sitegen import format as fmt
 from msbench.sitegen import sources, summary_charts, verdict
-from msbench.sitegen.entries import Run, failed
+from msbench.sitegen.entries import Run, Version, failed
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import Page
 from msbench.sitegen.told import told
@@ -27,7 +27,7 @@ OURS = "With versions of our own"
 
 def pages(site: Site) -> Iterator[Page]:
     """The one page."""
-    best = [v for task in site.tasks for v in [site.best(task)] if v]
+    best = _best(site)
     shown = [v for v in site.versions.values() if v.ranked]
     compared = [
         v for task in site.tasks for v in (site.best(task), site.library(task)) if v and v.ranked and v.over_naive
@@ -70,7 +70,7 @@ def pages(site: Site) -> Iterator[Page]:
 
 def headlines(site: Site) -> list[tuple[str, str, str]]:
     """The figures at the top, as (value, its interval, what it is); a figure that does not exist is left out."""
-    best = [v for task in site.tasks for v in [site.best(task)] if v]
+    best = _best(site)
     over_naive = [v.over_naive for v in best if v.over_naive]
     over_bar = [v.over_bar for v in best if v.over_bar]
     reached = [site.reached(v) for v in best]
@@ -145,7 +145,14 @@ SIZES = {
 
 
 def sizes(site: Site) -> list[dict[str, Any]]:
-    """What ``msbench standings`` says overall, by the sizes of cases and precision; nothing where none of ours was timed."""
+    """What ``msbench standings`` says overall, by the sizes of cases and precision: a table for each GPU, this one's first."""
+    others = (site.on(device) for device in site.devices)
+    tables = [(one, _rated(one)) for one in dict.fromkeys((site, *others))]
+    return [{"rows": rows, "label": sources.label(one, _best(one))} for one, rows in tables if rows]
+
+
+def _rated(site: Site) -> list[dict[str, Any]]:
+    """Nothing where none of ours was timed beside the bar."""
     found, _ = standings(site.figures.values())
     known = means(found)
     precisions = sorted({precision for precision, _ in known}, reverse=True)
@@ -155,6 +162,10 @@ def sizes(site: Site) -> list[dict[str, Any]]:
         for precision in precisions
         if (precision, split) in known
     ]
+
+
+def _best(site: Site) -> list[Version]:
+    return [v for task in site.tasks for v in [site.best(task)] if v]
 
 
 def _mean(values: Sequence[Ratio]) -> tuple[Ratio, int] | None:

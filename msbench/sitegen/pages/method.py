@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msbench.model import Origin
 from msbench.sitegen import format as fmt
+from msbench.sitegen import metrics
 from msbench.sitegen.entries import failed
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import Page
@@ -38,6 +39,12 @@ VARIANTS = {
 """What each variant of a check does with the kernel, and what it finds."""
 
 
+def _counters(site: Site) -> list[metrics.Counter]:
+    """Those of all profiles that pages tell in words."""
+    found = {name: 0.0 for v in site.versions.values() for profile in v.profiles for name in profile.metrics}
+    return [one for one in metrics.counters(found) if one.meaning.says]
+
+
 def pages(site: Site) -> Iterator[Page]:
     """The one page."""
     used = Counter(e.device_id for e in site.evaluations.values())
@@ -51,6 +58,7 @@ def pages(site: Site) -> Iterator[Page]:
         "toolchains": sorted(Counter(b.toolchain for b in site.builds.values() if b.toolchain).items()),
         "variants": [(name, n, VARIANTS.get(name, "")) for name, n in _in_order(site)],
         "distributions": sorted(Counter(site.cases[c.case_id].distribution for c in site.checks).items()),
+        "counters": _counters(site),
         "first": min((e.started_at for e in evaluations), default=None),
         "last": max((e.started_at for e in evaluations), default=None),
     }

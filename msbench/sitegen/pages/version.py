@@ -29,8 +29,8 @@ SOURCE = 4_000
 """Characters of a source that a page shows; its file beside the page has all of it."""
 REWRITTEN = 50
 """Changed lines from which a page only counts them: sources that have little in common are read one by one."""
-EVALUATIONS = 3
-"""Evaluations that a page lists, the newest; and the one whose results it shows."""
+EVALUATIONS = 1
+"""Evaluations that a page lists, the newest; and the one whose results it shows. The database has all."""
 LOG = 8_000
 """Characters of a compiler's log that a page shows."""
 

@@ -3,7 +3,7 @@
 // Plans, by sizes and alignment:
 // - `shares` (msbench_spmm_shares.cuh), for up to 2¹⁹ entries and K = 1024, and 2²² products at least: one launch, whose blocks have as
 //   many entries each, however long rows are.
-// - `tiles` (msbench_spmm_tiles.cuh), else, while X has at most 2496 rows and there is work enough: A is cut into slices of eight rows
+// - `tiles` (msbench_spmm_tiles.cuh), else, while X has at most 2496 rows and there is work enough: A is cut into slices of 16 rows
 //   of similar length with interleaved entries, and streams past 64 bytes of each row of X that stay in shared memory. What
 //   cuSPARSE reads from L2 here, 88 GB at 2¹⁸ rows and 8.4 TB/s, comes from shared memory.
 // - `short` (msbench_spmm_short.cuh), else, for fewer than 2²² products that can't go in pieces of 16 bytes: all that is read is asked for
