@@ -53,13 +53,11 @@ KINDS: MappingProxyType[str, Kind] = MappingProxyType(
         "ties": Kind(scale=4.0, levels=4.0),
         "zeros": Kind(share=1.0, a=0.0, b=-0.0),
         "negative": Kind(scale=35.0, offset=-65.0),
-        "positive": Kind(
-            scale=35.0, offset=65.0
-        ),  # from where a logistic function is nearly 1 to where exp overflows in fp32
+        # From where a logistic function is nearly 1 to where exp overflows in fp32.
+        "positive": Kind(scale=35.0, offset=65.0),
         "deep": Kind(scale=8.0, offset=-320.0),  # exp of it is zero in fp32
-        "abyss": Kind(
-            scale=2.0**10, offset=-(2.0**17)
-        ),  # below what stands for minus infinity here and there: -10⁴, -65504
+        # Below what stands for minus infinity here and there: -10⁴, -65504.
+        "abyss": Kind(scale=2.0**10, offset=-(2.0**17)),
         "large": Kind(scale=2.0**40),
         "tiny": Kind(scale=2.0**-56),
         "subnormal": Kind(),  # below 2^-127
