@@ -422,6 +422,40 @@ def test_terms_that_get_lost_beside_a_large_one_are_no_fault(seed: int, gap: flo
     assert compare(references["Y"], bounds["Y"], sums, np).worst <= 1
 
 
+def truncated_product(left: Any, right: Any, bits: int = 24) -> Any:
+    """As a chain of tensor core steps on Hopper: 16 products and the sum are cut off two bits below the largest one's last, their sum at ``bits``."""
+    total = np.zeros((len(left), right.shape[1]))
+    for start in range(0, left.shape[1], 16):
+        part = slice(start, start + 16)
+        terms = np.concatenate([total[..., None], left[:, None, part] * right.T[None, :, part]], axis=-1)
+        last = np.ldexp(1.0, np.frexp(np.abs(terms).max(axis=-1, keepdims=True))[1] - bits - 2)
+        total = (np.trunc(terms / last) * last).sum(axis=-1)
+        last = np.ldexp(1.0, np.frexp(total)[1] - bits)
+        total = np.trunc(total / last) * last
+    return total
+
+
+def test_scores_that_tensor_cores_truncate_are_no_fault() -> None:
+    """Half of the keys have their scores truncated 255 times, always towards zero, and a few values, of other keys, show it."""
+    q, kv, d, depth = 2, 1024, 4096, 2.0**14
+    rng = np.random.default_rng(1)
+    Q, K, V = rng.uniform(-1, 1, (q, d)), rng.uniform(-1, 1, (kv, d)), np.zeros((kv, 8))
+    Q[:, 0], K[::2], K[:, 0] = -depth * np.sqrt(d), 0, 1
+    V[[100, 500, 900]] = rng.uniform(0.5, 1, (3, 8))
+    inputs: Arrays = {name: a.astype(ml_dtypes.bfloat16) for name, a in (("Q", Q), ("K", K), ("V", V))}
+    Q, K, V = (a.astype(np.float64) for a in inputs.values())
+    references, bounds = expected(operators.load("softmax_attention"), BF16, case(q=q, kv=kv, d=d, dv=8), inputs, np)
+
+    def worst(bits: int) -> float:
+        scores = truncated_product(Q, K.T, bits) / np.sqrt(d)
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        Y = (weights / weights.sum(axis=1, keepdims=True)) @ V
+        return compare(references["Y"], bounds["Y"], Y.astype(ml_dtypes.bfloat16), np).worst
+
+    assert worst(24) <= 1
+    assert worst(20) > 1  # what is no fp32
+
+
 def test_only_terms_that_may_get_lost_widen_a_bound() -> None:
     units = np.array([0.5, 1.0, 31.0, 32.0, 2.0**24])
     assert absorbed(np, units * FP32_ROUNDOFF).tolist() == [0.5, 1.0, 1.0, 0.0, 0.0]

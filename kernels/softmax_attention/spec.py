@@ -12,6 +12,11 @@ ROUNDINGS = 4.0
 """Roundings of weights to bf16 are independent and at most u each: a weighted sum of them stays below this times the root
 of the sum of squares, which is seven standard deviations or more (each is u/√3 or less)."""
 
+DRIFTS = 4.0
+"""As ROUNDINGS, for errors of one sign: their standard deviation is half of the largest at most, so it is eight of them."""
+AT_ONCE = 8
+"""Products that tensor cores add to a sum in a step, or more: the least depth of a bf16 mma in PTX (wgmma: 16)."""
+
 SIZE = 8.0
 """What few_keys multiplies the elements of K with, besides √d."""
 DEEP = (2.0**9, 2.0**14, 2.0**17)
@@ -43,18 +48,49 @@ def reference(xp, Q, K, V, q, kv, d, dv):
     return Y
 
 
+def drift(xp, left, right):
+    """What tensor cores may lose of each sum in ``left @ right`` on average, in units of v: no matter of chance, it has one sign.
+
+    A step truncates the sum where other arithmetic rounds (Fasi, Higham, Mikaitis and Pranesh 2021, "Numerical behavior of
+    NVIDIA tensor cores", PeerJ Computer Science 7:e330). That takes 0 to 2v of it, v on average, always towards zero; how much a
+    step differs from the average is as random as a rounding. A step whose products are all negligible, as in
+    ``bounds.product``, takes nothing.
+    """
+    terms = left.shape[1]
+    length = -(-terms // bounds.PARTIAL_SUMS)
+    partial = largest = 0.0
+    for start in range(0, terms, length):
+        part = slice(start, start + length)
+        partial = partial + left[:, part] @ right[part]
+        largest = xp.maximum(largest, xp.abs(partial))
+    largest = xp.maximum(largest, xp.sqrt((left * left) @ (right * right)))
+    steps = (felt(xp, left, 1) @ felt(xp, right, 0)).astype("float64")
+    return xp.minimum(steps, -(-terms // AT_ONCE)) * largest
+
+
+def felt(xp, values, axis):
+    """1 for values that are not negligible beside the largest along an axis, else 0: in float32, exact up to 2²⁴ terms."""
+    sizes = xp.abs(values)
+    return (sizes > bounds.NEGLIGIBLE * xp.max(sizes, axis=axis, keepdims=True)).astype("float32")
+
+
+def scattered(xp, spread, V, square, Y):
+    """√Σ(spreadⱼ(vⱼ - Y))²: how far errors of weights that know nothing of values move Y, since ∂Y/∂sⱼ = pⱼ(vⱼ - Y)."""
+    spread = spread * spread
+    error = spread @ square - 2 * Y * (spread @ V) + Y * Y * xp.sum(spread, axis=1, keepdims=True)
+    return xp.sqrt(xp.maximum(error, 0.0))
+
+
 def bound(xp, u, out, Q, K, V, q, kv, d, dv):
     limit = xp.empty((q, dv))
     size, square = xp.abs(V), V * V
     for rows in slabs(q, kv):
         Y = out["Y"][rows]
         scores, distance, P = weights(xp, Q, K, rows, d)
-        # Scores err independently of each other by the error of their sum: (∂Y/∂sⱼ)² = (pⱼ(vⱼ - Y))².
+        # Scores err independently of each other by the error of their sum.
         # Weights of zero belong to scores that may be -inf, and must not make 0·∞.
         spread = xp.where(P > 0, P * bounds.product(xp, Q[rows], K.T) / sqrt(d), 0.0)
-        spread *= spread
-        error = spread @ square - 2 * Y * (spread @ V) + Y * Y * xp.sum(spread, axis=1, keepdims=True)
-        error = xp.sqrt(xp.maximum(error, 0.0))
+        error = scattered(xp, spread, V, square, Y)
         # What may be the same for all: the scale and its product, the exponential's argument, the exponential itself, and
         # what both sums lose of keys with little weight.
         common = xp.where(P > 0, P * (4 * xp.abs(scores) + 3 * distance + 8), 0.0) + bounds.absorbed(xp, P)
@@ -65,6 +101,11 @@ def bound(xp, u, out, Q, K, V, q, kv, d, dv):
         if u > bounds.FP32_ROUNDOFF:
             rounding = xp.minimum(P @ size, ROUNDINGS * xp.sqrt((P * P) @ square))
             error += u * (rounding + xp.abs(Y))
+            # Scores that drift by bⱼ move Y by Σpⱼvⱼ(bⱼ - b̄), b̄ = Σpb. Keys of a kind share their b, so that b̄ does not average
+            # out as independent errors do, and a few values, of few keys, have all of it.
+            drifts = xp.where(P > 0, bounds.FP32_ROUNDOFF * drift(xp, Q[rows], K.T) / sqrt(d), 0.0)
+            drifts = P * (drifts + xp.sum(P * drifts, axis=1, keepdims=True))
+            error += xp.minimum(drifts @ size, DRIFTS * scattered(xp, drifts, V, square, Y))
         limit[rows] = bounds.rounded(xp, u, Y, error)
     return limit
 
@@ -150,7 +191,9 @@ OPERATOR = Operator(
         "softmax and matrix_mul, and both sums may lose weights below 2⁻¹⁹, up to 2⁻²⁴ each. Terms of zero do not count, so that "
         "two bf16 numbers in place of one of fp32 are rejected (distribution few_keys). In bf16 the weights pⱼ may be "
         "rounded to bf16 before the second product, as flash attention does: 4u·√Σ(pⱼvⱼ)², and u·|Y| for weights that are "
-        "all alike."
+        "all alike. In bf16 tensor cores may also truncate scores, by 2⁻²⁴ times their "
+        "largest partial sum for each 8 products, towards zero: b, which reaches Y as Σpⱼ|vⱼ|(bⱼ + Σpb) or, if less, "
+        "4·√Σ(pⱼ(bⱼ + Σpb)(vⱼ - Y))²."
     ),
     library_note=(
         "cuDNN's fused attention (bf16, d and dv up to 256 and multiples of 8), and for all sizes two cuBLASLt products, "
