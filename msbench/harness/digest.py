@@ -60,13 +60,23 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def python_code(text: str) -> str:
-    """A module's syntax tree, without docstrings and positions."""
+    """A module's syntax tree, without docstrings and positions; the same from every release of Python that can read it."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
             node.body = [one for one in body if not _is_text(one)]  # type: ignore[attr-defined]
-    return ast.dump(tree)
+    return _told(tree)
+
+
+def _told(node: object) -> str:
+    """Like ``ast.dump``, but without empty fields: releases differ in those (``type_params`` came with Python 3.12)."""
+    if isinstance(node, ast.AST):
+        fields = (
+            f"{name}={_told(value)}" for name, value in ast.iter_fields(node) if value is not None and value != []
+        )
+        return f"{type(node).__name__}({','.join(fields)})"
+    return f"[{','.join(map(_told, node))}]" if isinstance(node, list) else repr(node)
 
 
 def _is_text(statement: ast.stmt) -> bool:
