@@ -14,6 +14,8 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
+from msbench.arrays import some
+
 FP32_ROUNDOFF = 2.0**-24
 """v: the unit roundoff of the arithmetic inside a kernel."""
 FLOOR = 2.0**-126
@@ -130,7 +132,7 @@ def _large_terms(xp: Any, left: Any, right: Any, depth: int) -> tuple[Any, Any]:
         sizes = xp.abs(array)
         large.append(sizes > NEGLIGIBLE * xp.max(sizes, axis=axis, keepdims=True))
         del sizes  # as in `alike`
-        facts += [xp.any(~large[-1]), xp.any((array != 0) != large[-1])]
+        facts += [some(~large[-1], xp), some((array != 0) != large[-1], xp)]
     of_left, of_right = large
     small_left, negligible_left, small_right, negligible_right = xp.stack(facts).tolist()  # a GPU is asked but once
     if not (small_left or small_right):

@@ -1,6 +1,7 @@
 """sorting: values in ascending order, out of place."""
 
 from msbench import bounds
+from msbench.arrays import some
 from msbench.operators import keys
 from msbench.spec import Array, Case, Dim, Operator, Split
 
@@ -13,7 +14,7 @@ def bound(xp, u, out, x, N):
     # Exact for every element. Zeros of both signs are equal, and come in any order: their signs are known if they are all alike.
     zeros = x == 0
     negative = zeros & xp.signbit(x)
-    mixed = xp.any(negative) & xp.any(zeros & ~negative)
+    mixed = some(negative, xp) & some(zeros & ~negative, xp)
     return bounds.EITHER_ZERO * mixed.astype("float64").reshape(1)
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from msbench.arrays import every
 from msbench.harness.inputs import storage_dtype
 from msbench.operators import shapes
 from msbench.spec import Case, Operator, Precision
@@ -181,9 +182,9 @@ class Arena:
 
     def intact(self, arrays: Mapping[str, Any]) -> Any:
         """Whether redzones and inputs are as they were, as an array of one bool that nobody has waited for yet."""
-        whole = (self.xp.take(self.buffer, self._guards) == GUARD).all()
+        whole = every(self.xp.take(self.buffer, self._guards) == GUARD, self.xp)
         for part in self._tail():
-            whole &= (part == GUARD).all()
+            whole &= every(part == GUARD, self.xp)
         for slot in self.layout.inputs:
             whole &= equal(self.view(slot.name), arrays[slot.name], self.xp)
         return whole
@@ -256,9 +257,8 @@ def equal(a: Any, b: Any, xp: Any) -> Any:
     bits = np.dtype(f"u{a.dtype.itemsize}")
     a, b = a.reshape(-1).view(bits), b.reshape(-1).view(bits)
     step = _CHUNK // bits.itemsize
-    return xp.stack(
-        [(a[start : start + step] == b[start : start + step]).all() for start in range(0, max(a.size, 1), step)]
-    ).all()
+    parts = [every(a[start : start + step] == b[start : start + step], xp) for start in range(0, max(a.size, 1), step)]
+    return every(xp.stack(parts), xp)
 
 
 def differences(a: Any, b: Any, xp: Any) -> tuple[int, int]:

@@ -8,6 +8,7 @@ where they lie, so that memory never holds more than a chunk of 64-bit temporari
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -154,11 +155,29 @@ def _chunks(size: int, chunk: int) -> Iterator[tuple[int, int]]:
 
 def _bits(xp: Any, seed: int, index: Any) -> Any:
     """Outputs number ``index`` of the SplitMix64 that starts at ``seed``: uint64 arrays, which wrap around silently."""
+    if xp.__name__ != "numpy":
+        return _bits_at_once(xp)(index, xp.uint64(seed))
     z = index.astype("uint64")
     z += xp.asarray(1, dtype="uint64")
     z *= xp.asarray(GAMMA, dtype="uint64")
     z += xp.asarray(seed, dtype="uint64")
     return _finish_array(xp, z)
+
+
+@cache
+def _bits_at_once(xp: Any) -> Any:
+    """The same in one pass over memory."""
+    return xp.ElementwiseKernel(
+        "int64 index, uint64 seed",
+        "uint64 z",
+        f"""
+        z = seed + {GAMMA}ULL * ((unsigned long long)index + 1);
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+        z ^= z >> 31;
+        """,
+        "msbench_bits",
+    )
 
 
 def _finish_array(xp: Any, z: Any) -> Any:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from msbench import bounds
+from msbench.arrays import every
 from msbench.operators import patchwork
 from msbench.spec import Case, Split
 
@@ -166,7 +167,7 @@ def _multiplied(xp: Any, entries: Entries, dense: Any, rows: int) -> Any:
 
     With infinities in patches, some results of cuSPARSE's were finite or not where those of single terms are the opposite (H200).
     """
-    if not (xp.isfinite(entries.values).all() and xp.isfinite(dense).all()):
+    if not (every(xp.isfinite(entries.values), xp) and every(xp.isfinite(dense), xp)):
         result = xp.empty((rows, dense.shape[1]))
         for part in _slabs(entries, *result.shape):
             result[:, part] = _sum_slab(xp, entries, dense[:, part], rows)

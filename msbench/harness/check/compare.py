@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from msbench.arrays import every, some
 from msbench.errors import SpecError
 from msbench.harness import pool
 from msbench.harness.arena import as_bytes
@@ -213,7 +214,7 @@ def glance(reference: Any, bound: Any, got: Any, xp: Any) -> Any:
     bound; the largest error.
     """
     found = [
-        xp.stack([within.all().astype(np.float64), ratio.max(), error.max()])
+        xp.stack([every(within, xp).astype(np.float64), ratio.max(), error.max()])
         for _, error, _, within, ratio in _errors(reference, bound, got, xp)
     ]
     if len(found) < 2:
@@ -286,12 +287,12 @@ def compare(
         r, g = reference[part].astype(np.float64, copy=False), wide(got[part], xp)
         worst = max(worst, float(ratio.max()))
         max_abs_error = max(max_abs_error, float(xp.where(xp.isfinite(error), error, 0.0).max()))
-        if bool(within.all()):
+        if bool(every(within, xp)):
             continue
         suspects = xp.flatnonzero(~within)
         bounds_here = xp.broadcast_to(b, r.shape)[suspects]
         senseless = xp.isfinite(r[suspects]) & ~(bounds_here >= 0)
-        if bool(senseless.any()):
+        if bool(some(senseless, xp)):
             raise SpecError(
                 _senseless(bound_place, start + int(suspects[senseless][0]), shape, bounds_here[senseless][0])
             )

@@ -1,0 +1,23 @@
+"""Questions to whole arrays, on either device."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from msbench.arrays import every, some
+
+
+@pytest.mark.parametrize("module", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("shape", [(0,), (1,), (3, 1000), (2**21 + 1,)])
+def test_one_element_of_many_tells(module: str, shape: tuple[int, ...]) -> None:
+    xp = importlib.import_module(module)
+    mask = xp.ones(shape, dtype=bool)
+    assert bool(every(mask, xp)) and bool(some(mask, xp)) is bool(mask.size)
+    assert bool(every(~mask, xp)) is not bool(mask.size) and not bool(some(~mask, xp))
+    if mask.size > 1:
+        mask.reshape(-1)[-1] = False
+        assert not bool(every(mask, xp)) and bool(some(mask, xp))
+        assert bool(some(~mask, xp))
+    assert every(mask, xp).shape == () and every(mask, xp).dtype == bool
