@@ -15,7 +15,7 @@ import pytest
 from msbench import agents, providers
 from msbench.conversation import Limits, Message, Reply
 from msbench.errors import DeviceError, MsbenchError, SpecError, WaitingForAnswer
-from msbench.harness.batch.coordinator import Job
+from msbench.harness.batch.job import Job
 from msbench.model import Evaluation
 from msbench.optimize import Ended, Settings, Summary, Together, optimize
 from msbench.spec import Precision, Task

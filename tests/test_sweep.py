@@ -14,7 +14,7 @@ import pytest
 
 from msbench import tuning
 from msbench.errors import MsbenchError
-from msbench.harness.batch.coordinator import Job
+from msbench.harness.batch.job import Job
 from msbench.harness.evaluate import Plan
 from msbench.model import Candidate, Evaluation, Origin, Status
 from msbench.optimize.sweep import sweep

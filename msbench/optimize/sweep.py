@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from msbench import tuning
 from msbench.errors import MsbenchError
-from msbench.harness.batch.coordinator import Job, evaluate_all
+from msbench.harness.batch.coordinator import evaluate_all
+from msbench.harness.batch.job import Job
 from msbench.harness.evaluate import Executor, Plan, Progress
 from msbench.model import Candidate, Evaluation, Origin
 from msbench.optimize import rungs

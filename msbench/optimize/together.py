@@ -18,7 +18,8 @@ from queue import Empty, SimpleQueue
 from typing import cast
 
 from msbench.errors import BudgetExceeded, MsbenchError
-from msbench.harness.batch.coordinator import Job, JobError, evaluate_all
+from msbench.harness.batch.coordinator import evaluate_all
+from msbench.harness.batch.job import Job, JobError
 from msbench.harness.batch.referees import Referees
 from msbench.harness.evaluate import Executor, Plan, Progress
 from msbench.model import BuildResult, Candidate, Evaluation

@@ -22,7 +22,8 @@ from pathlib import Path
 
 from msbench import operators
 from msbench.errors import DeviceFull, WorkerCrashed
-from msbench.harness.batch.coordinator import CHECK_BYTES, Divisible
+from msbench.harness.batch.ahead import Divisible
+from msbench.harness.batch.room import CHECK_BYTES
 from msbench.harness.protocols import Executor, Progress
 from msbench.harness.sandbox import wire
 from msbench.model import Failure, Fault

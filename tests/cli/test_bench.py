@@ -17,7 +17,7 @@ from msbench.commands import without_seed
 from msbench.errors import StoreError
 from msbench.executors.cpu import CpuExecutor
 from msbench.harness.batch import coordinator as batch
-from msbench.harness.batch.coordinator import Job
+from msbench.harness.batch.job import Job
 from msbench.harness.protocols import Plan
 from msbench.model import Evaluation, Origin, Study
 from msbench.store.proofs import proofs

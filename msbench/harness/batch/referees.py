@@ -118,7 +118,7 @@ class Referee:
                 pass_fds=(theirs.fileno(),),
             )
             self._process: subprocess.Popen[bytes] = start.result()
-        self._task = ""
+        self._tasks: list[str] = []  # while one waits for room, another may be measured
         with suppress(OSError):  # its first task tells
             self._link.send(make)
 
@@ -139,7 +139,7 @@ class Referee:
 
     def begin(self, name: str, *arguments: Any, task: str = "") -> None:
         """The first half of ``call``."""
-        self._task = task
+        self._tasks.append(task)
         try:
             self._link.send((name, arguments))
         except OSError:
@@ -153,6 +153,7 @@ class Referee:
                 self._link.send(_Outcome.of(partial((hears or {})[name], *arguments)))
         except (EOFError, OSError):
             raise self._lost() from None
+        self._tasks.pop()
         return said.get()
 
     def _lost(self) -> WorkerCrashed:
@@ -160,7 +161,8 @@ class Referee:
             self._process.wait(_FAREWELL_S)
         code = self._process.poll()
         how = "does not answer" if code is None else describe_end(code)
-        work = f" at work on {self._task}" if self._task else ""
+        task = next(filter(None, reversed(self._tasks)), "")
+        work = f" at work on {task}" if task else ""
         short = " The machine may be short of memory: see dmesg." if code == -signal.SIGKILL else ""
         return WorkerCrashed(
             f"A referee, a process that checks and measures, {how}{work}.{short} "
@@ -225,6 +227,8 @@ class Referees:
 class _Coordinator:
     """What a referee asks of the coordinator, which answers from ``Referee.call``. It is a ``protocols.Progress``."""
 
+    referee: _Referee
+
     def __init__(self, link: Connection) -> None:
         self._link = link
         self._lock = threading.Lock()  # builds are asked for by several threads
@@ -232,7 +236,15 @@ class _Coordinator:
     def _ask(self, name: str, *arguments: Any) -> Any:
         with self._lock:
             self._link.send((name, arguments))
-            return self._link.recv().get()
+            while not isinstance(said := self._link.recv(), _Outcome):
+                outer, self._lock = self._lock, threading.Lock()
+                self.obey(*said)  # while a case waits for room, other tasks are measured
+                self._lock = outer
+            return said.get()
+
+    def obey(self, name: str, arguments: tuple[Any, ...]) -> None:
+        """Do what the coordinator says, and tell it what came of that."""
+        self._link.send(_Outcome.of(partial(getattr(self.referee, name), *arguments)))
 
     def started(self, text: str) -> None:
         self._ask("started", text)
@@ -271,6 +283,7 @@ class _Referee:
         self._coordinator = coordinator
         self._make = make
         self._held: dict[int, _Held] = {}
+        self._checked: Group | None = None  # which may wait between two cases while others are measured
         self._xp: Any = None
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="msbench-closing")
         self._closing: list[Future[None]] = []
@@ -283,7 +296,11 @@ class _Referee:
     def check(self, number: int, job: Assignment) -> Recorded | None:
         """Check a job while others do, and hold it. Raises what ``Group.check`` raises."""
         with self._opened(job, among_others=True) as held:
-            held.group.check()
+            self._checked = held.group
+            try:
+                held.group.check()
+            finally:
+                self._checked = None
             held.group.rest()
             self._held[number] = _Held(held.group, held.spans, held.processes.pop_all())
         return _recorded(held)
@@ -306,8 +323,8 @@ class _Referee:
 
     def pause(self) -> None:
         """Leave the device to another job: end the processes of all, which start again when they are needed."""
-        for held in self._held.values():
-            held.group.pause()
+        for group in filter(None, [*(held.group for held in self._held.values()), self._checked]):
+            group.pause()
         self._give_back()
 
     def drop(self) -> None:
@@ -319,6 +336,8 @@ class _Referee:
         """Until they have ended, since that is not done beside a measurement, which also needs what memory there is."""
         while self._closing:
             self._closing.pop().result()
+        if self._checked:
+            self._checked.rest()
         self._give_back()
 
     def _give_back(self) -> None:
@@ -357,11 +376,11 @@ def serve() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         make = link.recv()
-        referee = _Referee(_Coordinator(link), make)
+        its = _Coordinator(link)
+        its.referee = _Referee(its, make)
         with suppress(Exception):  # the first job tells
-            referee.get_ready()  # while kernels are compiled
+            its.referee.get_ready()  # while kernels are compiled
         while True:
-            name, arguments = link.recv()
-            link.send(_Outcome.of(partial(getattr(referee, name), *arguments)))
+            its.obey(*link.recv())
     except (EOFError, OSError, SystemExit):
         os._exit(0)  # without the rest: nobody waits for it, and a driver's end may hang

@@ -13,7 +13,7 @@ from statistics import median
 
 import numpy as np
 
-from msbench.harness.batch.coordinator import Job
+from msbench.harness.batch.job import Job
 from msbench.model import Study, Trial
 
 LIMIT_S = 5.0

@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, ClassVar
 from msbench import operators
 from msbench.errors import DeviceError, LaunchFailed
 from msbench.harness.arena import Arena
-from msbench.harness.batch.coordinator import Job
+from msbench.harness.batch.job import Job
 from msbench.harness.protocols import Checks, Plan
 from msbench.harness.sandbox.process import WorkerProcess
 from msbench.harness.spans import span
@@ -117,7 +118,8 @@ class ToldRunner(FakeRunner):
         if self._executor.behaviour.get("short") == self.candidate.operator and not told.exists():
             told.touch()
             raise LaunchFailed("the harness's own call returned cudaErrorMemoryAllocation", "out_of_memory")
-        super().launch(arena, case, fresh=fresh)
+        with self._executor.noted("launch", self.candidate.operator):
+            super().launch(arena, case, fresh=fresh)
 
     def rest(self) -> None:
         assert not self.closed
@@ -131,9 +133,20 @@ class ToldRunner(FakeRunner):
 
 @dataclass
 class Beside(Divided):
-    """``dies``, ``hangs``, ``lost``, ``full``, ``short``: what happens when one operator is checked or measured."""
+    """``dies``, ``hangs``, ``lost``, ``full``, ``short``, ``slow``: what happens when one operator is checked or measured."""
 
     workers: list[WorkerProcess] = field(default_factory=list)
+
+    @contextmanager
+    def noted(self, what: str, operator: str) -> Iterator[None]:
+        """When it was done is in the folder, if there is a slow operator, each of whose launches takes long."""
+        began = time.perf_counter()
+        if self.behaviour.get("slow") == operator and what == "launch":
+            time.sleep(0.3)
+        yield
+        if "slow" in self.behaviour:
+            with (self.folder / "timeline").open("a") as timeline:
+                timeline.write(f"{what} {began} {time.perf_counter()}\n")
 
     def _tell(self, what: str, op: Operator) -> None:
         (self.folder / f"{what} {op.name} {os.getpid()}").touch()
@@ -158,5 +171,5 @@ class Beside(Divided):
             raise DeviceError("The GPU fell off.")
         if self.behaviour.get("full") == op.name and len(self.open_now) > len(runners):
             raise MemoryError
-        with span("measuring"):
+        with span("measuring"), self.noted("measure", op.name):
             return super().measure(op, precision, case, runners, plan)

@@ -19,6 +19,7 @@ from msbench.errors import DeviceError, WorkerCrashed
 from msbench.harness.batch import coordinator as batch
 from msbench.harness.batch.coordinator import evaluate_all
 from msbench.harness.batch.referees import Referees
+from msbench.harness.batch.room import CHECK_BYTES, Room
 from msbench.harness.batch.throughput import Passage
 from msbench.harness.evaluate import Group
 from msbench.harness.spans import Spans
@@ -53,7 +54,7 @@ def ops(tmp_path: Path) -> Path:
 @pytest.fixture
 def divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Divided:
     """On a machine with room for two referees."""
-    monkeypatch.setattr(batch, "_CORES", 4)
+    monkeypatch.setattr(batch, "CORES", 4)
     told = tmp_path / "told"
     told.mkdir()
     return Divided(folder=told)
@@ -101,17 +102,16 @@ def test_side_by_side_each_is_checked_and_measured_in_the_same_processes(divided
     got = [next(measured)]
     assert divided.told("compiled") == [f"op{n}" for n in range(5)]  # all, before the first is measured
     assert divided.told("ended") == ["5 compiled"]
-    opened = [one.rpartition(" ")[0] for one in divided.told("open")]
-    assert opened == ["op0 right", "op1 right", "op2 right"]  # the wrong ones have ended
-    begun = referees(divided.told("checked"))
-    got += [next(measured) for _ in range(3)]
-    assert [one.split()[0] for one in divided.told("open")] == ["op3", "op4"]
+    opened = {one.rpartition(" ")[0] for one in divided.told("open")}
+    assert opened <= {f"op{n} {label}" for n in range(3) for label in ("right", "wrong")}
+    assert len({one for one in opened if one.endswith("right")}) >= 2  # what passed, and is measured now
     got += list(measured)
+    begun = referees(divided.told("checked"))
 
-    assert [job for job, _ in got] == wanted
+    assert sorted(job.task for job, _ in got) == [job.task for job in wanted]
     assert not divided.told("open")
     assert divided.told("checked") == divided.told("measured")
-    assert len(begun) == 2 and os.getpid() not in begun
+    assert len(begun) <= 2 and os.getpid() not in begun
     assert not any(map(runs, begun))
     for job, results in got:
         assert isinstance(results, list)
@@ -126,15 +126,15 @@ def test_side_by_side_each_is_checked_and_measured_in_the_same_processes(divided
         )
         passage = Passage.of(job)
         assert sum(passage.spans.values()) == pytest.approx(passage.seconds)
-    assert progress.heard[0] == "checking 3 tasks"
-    assert {text.partition(":")[0] for text in progress.heard[1:4]} == {"1 of 3", "2 of 3", "3 of 3"}
-    assert progress.heard[4:7] == ["measuring op0/fp32", "1 of 2: N=64", "2 of 2: N=2048"]
+    assert progress.heard[:2] == ["checking 5 tasks", "1 of 5: " + progress.heard[1].partition(": ")[2]]
+    first = progress.heard.index(f"measuring {got[0][0].task}")
+    assert progress.heard[first + 1 : first + 3] == ["1 of 2: N=64", "2 of 2: N=2048"]
 
 
 def test_idle_processes_give_back_what_they_do_not_need(divided: Divided, ops: Path) -> None:
     list(evaluate_all(divided, jobs(ops, "op0", "op1"), command="test", progress=Told(), batch=2))
     for name in ("op0", "op1"):  # those that are left, after the check and after being measured
-        assert (divided.folder / f"rested {name}").read_text().split() == ["right"] * 2
+        assert (divided.folder / f"rested {name}").read_text().split()[-2:] == ["right"] * 2
 
 
 def test_one_by_one_compilers_start_when_the_task_before_is_checked(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,9 +168,8 @@ def test_whose_check_takes_longest_comes_first_unless_the_batch_is_given(
     def order(size: int | None) -> list[str]:
         return [job.task for job, _ in evaluate_all(divided, several, command="test", progress=Told(), batch=size)]
 
-    assert order(2) == ["op0/fp32", "op1/fp32"]
-    assert order(None) == ["op0/fp32", "op1/fp32"]  # of one batch, the largest is measured last
     monkeypatch.setattr(batch, "PROCESSES", 2)
+    assert order(2) == ["op0/fp32", "op1/fp32"]
     assert order(None) == ["op1/fp32", "op0/fp32"]
     several[0] = replace(several[0], took_s=1e6)  # what it took tells more than what it is estimated to take
     assert order(None) == ["op0/fp32", "op1/fp32"]
@@ -181,8 +180,24 @@ def test_as_many_tasks_are_side_by_side_as_their_processes_have_room(ops: Path) 
     assert [batch._fitting(replace(device, memory_bytes=gib << 30)) for gib in (1, 4, 12)] == [1, 2, 6]
     assert 1 <= batch._fitting(replace(device, memory_bytes=1 << 50)) <= batch.PROCESSES
     seven = jobs(ops, *(f"op{n}" for n in range(7)))  # of two versions each
-    sizes = {limits: [len(some) for some in batch._batches(seven, *limits)] for limits in ((7, 6), (2, 6), (7, 1))}
-    assert sizes == {(7, 6): [3, 3, 1], (2, 6): [2, 2, 2, 1], (7, 1): [1] * 7}
+    assert [len(batch._first(seven, *limits)) for limits in ((7, 6), (2, 6), (7, 1))] == [3, 2, 1]
+
+
+def test_a_check_that_takes_long_pauses_between_two_cases_while_another_task_is_measured(
+    divided: Divided, ops: Path
+) -> None:
+    divided.behaviour = {"slow": "op1"}
+    measured = evaluate_all(divided, jobs(ops, "op0", "op1"), command="test", progress=Told(), batch=2)
+    first, _ = next(measured)
+    assert first.task == "op0/fp32" and not divided.told("rested op1")
+    at_work = [one for one in divided.told("open") if one.startswith("op1")]
+    (second, results) = next(measured)
+    assert second.task == "op1/fp32" and isinstance(results, list) and results[0].status is Status.PASSED
+    assert divided.told("checked") == divided.told("measured") and at_work
+    spans = [line.split() for line in (divided.folder / "timeline").read_text().splitlines()]
+    launched, timed = ([(float(a), float(b)) for what, a, b in spans if what == kind] for kind in ("launch", "measure"))
+    assert timed[0][0] < launched[-1][0]
+    assert not [(one, other) for one in timed for other in launched if one[0] < other[1] and other[0] < one[1]]
 
 
 def test_what_one_task_suffers_is_its_own_result_and_a_full_device_is_tried_again_alone(
@@ -244,9 +259,8 @@ def test_what_never_fits_the_device_is_told(divided: Divided, ops: Path) -> None
 def test_a_lost_device_ends_everything_once(divided: Divided, ops: Path) -> None:
     divided.behaviour = {"lost": "op1"}
     measured = evaluate_all(divided, jobs(ops, "op0", "op1", "op2"), command="test", progress=Told(), batch=3)
-    next(measured)
     with pytest.raises(DeviceError, match="fell off"):
-        next(measured)
+        list(measured)
     assert list(measured) == []
     assert not any(map(runs, referees(divided.told("checked"))))
 
@@ -287,7 +301,7 @@ from msbench.harness.batch import coordinator as batch
 from tests.harness.batch.divided import Divided, jobs
 from tests.harness.batch.test_coordinator import Told
 
-batch._CORES = 4
+batch.CORES = 4
 executor = Divided(folder=Path(sys.argv[1]), behaviour={"hangs": "op0"})
 list(batch.evaluate_all(executor, jobs(Path(sys.argv[2]), "op0", "op1"), command="test", progress=Told(), batch=2))
 """
@@ -305,8 +319,8 @@ def test_a_killed_lead_leaves_no_referee_and_no_candidate(divided: Divided, ops:
 
 
 def test_cases_are_checked_side_by_side_while_there_is_room() -> None:
-    memory = 2 * 96 * batch.CHECK_BYTES  # half of which has room for so many elements
-    room = batch._Room(memory)
+    memory = 2 * 96 * CHECK_BYTES  # half of which has room for so many elements
+    room = Room(memory)
     sizes = {"tiny": 1, "half": 16, "huge": 32}  # vector_add has three arrays
     inside: list[str] = []
     seen: list[tuple[str, ...]] = []
@@ -334,7 +348,7 @@ def test_cases_are_checked_side_by_side_while_there_is_room() -> None:
 
 
 def test_what_needs_the_device_to_itself_waits_until_nobody_else_does() -> None:
-    room, order = batch._Room(2 * 96 * batch.CHECK_BYTES), []
+    room, order = Room(2 * 96 * CHECK_BYTES), []
     entered, go = threading.Event(), threading.Event()
 
     def check(name: str, size: int) -> None:

@@ -1,0 +1,110 @@
+"""What is begun before its turn: builds, and what checks run on the device."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, Self, runtime_checkable
+
+from msbench.harness.batch.job import Job
+from msbench.harness.batch.referees import Make
+from msbench.harness.evaluate import Build
+from msbench.harness.protocols import Compiles, Executor
+from msbench.model import BuildResult, Candidate
+from msbench.spec import Operator
+
+CORES = os.cpu_count() or 1
+
+
+@runtime_checkable
+class Divisible(Compiles, Protocol):
+    """An executor that has others beside it on the same device, in other processes."""
+
+    def beside(self) -> Make:
+        """What makes them there; this one goes on holding the device. It can be pickled."""
+
+
+class ChecksAhead:
+    """What checks run on the device, compiled before they do: once, or every referee would compile it."""
+
+    def __init__(self, executor: Executor, jobs: Sequence[Job]) -> None:
+        self._pool = ThreadPoolExecutor(max(1, CORES // 2), thread_name_prefix="msbench-compiling")
+        shortest = sorted(jobs, key=lambda job: job.check_s)[:1]
+        operators = {job.operator.name: job.operator for job in (*shortest, *jobs)}
+        self._begun: dict[str, Future[None]] = {}
+        self._left = len(operators)
+        self._processes = max(1, CORES // 2)  # for the first
+        self._counting = threading.Lock()
+        if isinstance(executor, Divisible) and len(operators) > 1:
+            _ = executor.xp  # the device is this process's from here on
+            first: Future[None] | None = None
+            for name, op in operators.items():
+                self._begun[name] = self._pool.submit(self._compile, executor, op, first)
+                first = first or self._begun[name]
+
+    def _compile(self, executor: Divisible, op: Operator, first: Future[None] | None) -> None:
+        """``first``: wait for that; it compiles what all operators' checks launch, which others would compile beside it.
+
+        It is one that needs little else, and several processes share that: only builds go on meanwhile.
+        """
+        try:
+            wait([first] if first else [])
+            executor.compile_checks(op, processes=1 if first else self._processes)
+        finally:
+            with self._counting:
+                self._left -= 1
+                is_last = not self._left
+            if is_last:
+                executor.checks_compiled()
+
+    def wait_for(self, job: Job) -> None:
+        """Until it is done for a job's operator."""
+        if job.operator.name in self._begun:
+            self._begun[job.operator.name].result()
+
+    def wait(self) -> None:
+        """Until it is done for all."""
+        wait(self._begun.values())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class BuildsAhead:
+    """Builds that are begun before their turn: on half of the processor's cores, or on all where everything waits for them."""
+
+    def __init__(self, build: Build) -> None:
+        self._build_one = build
+        self._pool = ThreadPoolExecutor(CORES, thread_name_prefix="msbench-ahead")
+        self._half = threading.Semaphore(max(1, CORES // 2))
+        self._begun: dict[str, Future[BuildResult]] = {}
+        self._beginning = threading.Lock()
+
+    def begin(self, jobs: Sequence[Job], *, waited_for: bool = False) -> None:
+        """Begin the builds of some jobs, unless they are begun already."""
+        share = nullcontext() if waited_for else self._half
+        wanted = [(job, candidate) for job in jobs for candidate in job.candidates]
+        with self._beginning:
+            for job, candidate in wanted:
+                if candidate.id not in self._begun:
+                    self._begun[candidate.id] = self._pool.submit(self._build, job, candidate, share)
+
+    def _build(self, job: Job, candidate: Candidate, share: AbstractContextManager[object]) -> BuildResult:
+        with share, job.spans.alongside() if job.spans else nullcontext():
+            return self._build_one(job.operator, candidate)
+
+    def build(self, op: Operator, candidate: Candidate) -> BuildResult:
+        """See ``protocols.Executor``."""
+        return self._begun[candidate.id].result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,224 @@
+"""Checks many tasks at once, and stops between two cases whenever something is to be measured.
+
+Only measuring needs the device to itself. So checks go on until half of the tasks that are begun have passed theirs and no more have
+room; then nobody begins another case, what passed is measured task by task, and the others go on where they were. A task whose
+check takes long holds up no other: of those few are begun at once, beside many short ones.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Self, TypeVar
+
+from msbench.errors import DeviceFull
+from msbench.harness.batch.ahead import BuildsAhead, ChecksAhead
+from msbench.harness.batch.job import Job, JobError, caught
+from msbench.harness.batch.referees import Assignment, Hears, Referee, Referees
+from msbench.harness.batch.room import Room
+from msbench.harness.protocols import Progress
+from msbench.model import Evaluation
+from msbench.spec import Case
+
+_Item = TypeVar("_Item")
+
+_LONG = 2 / 5  # of what is checked at once
+
+
+class Checking:
+    """Jobs on their way through their checks, each by a referee. Leaving the block, nothing more is begun.
+
+    ``processes`` is how many versions there may be at once of the jobs that are begun and not yet measured, ``size`` how
+    many such jobs. ``longest_first``: the jobs are in that order, and long and short ones are begun together; otherwise
+    they are begun in their order.
+    """
+
+    def __init__(
+        self,
+        referees: Referees,
+        jobs: Sequence[Job],
+        builds: BuildsAhead,
+        ready: ChecksAhead,
+        progress: Progress,
+        *,
+        processes: int,
+        size: int,
+        longest_first: bool,
+        memory_bytes: int | None,
+    ) -> None:
+        self._referees = referees
+        self._jobs = jobs
+        self._builds = builds
+        self._ready = ready
+        self._progress = progress
+        self._processes = processes
+        self._size = size
+        self._long = max(1, int(_LONG * len(referees.all))) if longest_first else len(jobs)  # so many at once
+        self._begun_as_long: set[int] = set()
+        self._changed = threading.Condition()
+        self._room = Room(memory_bytes, self._changed)
+        self._queue = deque(range(len(jobs)))
+        self._at_work: set[int] = set()
+        self._checked: dict[int, Referee | JobError] = {}  # and not yet measured
+        self._lost: BaseException | None = None
+
+    def rounds(self) -> Iterator[list[int]]:
+        """The numbers of jobs that are to be ``finish``\\ ed, while nothing is checked, until all were given.
+
+        Raises:
+            WorkerCrashed: a referee is lost.
+        """
+        for referee in self._referees.all:
+            threading.Thread(target=self._work, args=(referee,), name="msbench-check", daemon=True).start()
+        while left := len(self._queue) + len(self._at_work) + len(self._checked):
+            self._progress.started(f"checking {left} tasks")
+            self._go_on(left)
+            self._ready.wait()
+            self._referees.each("settle")
+            yield sorted(self._checked)
+            self._referees.each("drop")
+            with self._changed:
+                self._checked.clear()
+                self._room.closed = False
+                self._changed.notify_all()
+
+    def _go_on(self, left: int) -> None:
+        """Until something is to be measured, and nobody is inside of a case."""
+        told = 0
+        with self._changed:
+            while True:
+                if self._lost:
+                    raise self._lost
+                for number in list(self._checked)[told:]:
+                    told += 1
+                    self._progress.advanced(told, left, self._jobs[number].task)
+                self._room.closed = self._room.closed or self._is_enough()
+                if self._room.closed and self._is_quiet():
+                    return
+                self._changed.wait()
+
+    def _is_enough(self) -> bool:
+        begins = len(self._at_work) < len(self._referees.all) and self._has_room()
+        return not begins and len(self._checked) >= max(1, len(self._at_work))
+
+    def _is_quiet(self) -> bool:
+        room = self._room
+        return not room.inside and not room.alone and room.waiting == len(self._at_work)
+
+    def _has_room(self) -> bool:
+        """Whether another job may begin."""
+        begun = [*self._at_work, *self._checked]
+        return bool(self._queue) and (
+            not begun
+            or (len(begun) < self._size and self._versions(*begun, self._queue[self._turn()]) <= self._processes)
+        )
+
+    def _turn(self) -> int:
+        """Whose turn is next: that of the first in the queue, or of the last."""
+        return 0 if len(self._at_work & self._begun_as_long) < self._long else -1
+
+    def _versions(self, *numbers: int) -> int:
+        return sum(len(self._jobs[number].candidates) for number in numbers)
+
+    def _work(self, referee: Referee) -> None:
+        while (number := self._take()) is not None:
+            job = self._jobs[number]
+            try:
+                self._builds.begin([job], waited_for=True)
+                self._ready.wait_for(job)
+                result = caught(partial(self._check, referee, number, job))
+            except BaseException as error:
+                with self._changed:
+                    self._lost = self._lost or error
+                    self._changed.notify_all()
+                return
+            with self._changed:
+                self._at_work.remove(number)
+                self._checked[number] = result
+                self._changed.notify_all()
+
+    def _take(self) -> int | None:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._room.ended or not self._queue or (self._has_room() and not self._room.closed)
+            )
+            if self._room.ended or not self._queue:
+                return None
+            if self._turn() == 0:
+                number = self._queue.popleft()
+                self._begun_as_long.add(number)
+            else:
+                number = self._queue.pop()
+            self._at_work.add(number)
+            self._changed.notify_all()
+            return number
+
+    def _check(self, referee: Referee, number: int, job: Job) -> Referee:
+        with ExitStack() as inside:  # also where the referee ends in between
+
+            def enter(case: Case) -> None:
+                inside.enter_context(self._room.enter(job.operator, case))
+
+            hears: Hears = {**self._builds_of(job), "enter": enter, "leave": inside.close}
+            recorded = referee.call("check", number, _assignment(job), task=job.task, hears=hears)
+        if job.spans:
+            job.spans.absorb(recorded)
+        return referee
+
+    def finish(self, number: int, command: str) -> list[Evaluation] | JobError:
+        """Measure what passed of a job. One that found the device full gets it to itself, and a second chance."""
+        job, result = self._jobs[number], self._checked[number]
+        if isinstance(result, Referee):
+            measured = caught(partial(self._measured_by, result, job, "finish", number, command))
+        else:
+            measured = result
+        if isinstance(measured, DeviceFull):
+            self._referees.each("pause")
+            if isinstance(result, Referee):
+                return caught(partial(self._measured_by, result, job, "finish", number, command))
+            again = partial(self._measured_by, self._referees.all[0], job, "whole", _assignment(job), command)
+            return caught(again)
+        return measured
+
+    def _measured_by(self, referee: Referee, job: Job, *asked: object) -> list[Evaluation]:
+        name, *arguments = asked
+        progress = self._progress
+        hears: Hears = {**self._builds_of(job), "started": progress.started, "advanced": progress.advanced}
+        found: list[Evaluation]
+        found, recorded = referee.call(str(name), *arguments, task=job.task, hears=hears)
+        if job.spans:
+            job.spans.absorb(recorded)
+        return found
+
+    def _builds_of(self, job: Job) -> Hears:
+        return {"build": partial(self._builds.build, job.operator)}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._room.ended = True
+            self._changed.notify_all()
+
+
+def in_turns(longest_first: Sequence[_Item]) -> list[_Item]:
+    """In about the order in which they are begun: after one of the longest two of the shortest."""
+    left, ordered = deque(longest_first), list[_Item]()
+    while left:
+        ordered.append(left.pop() if len(ordered) % 3 else left.popleft())
+    return ordered
+
+
+def _assignment(job: Job) -> Assignment:
+    return Assignment(
+        job.operator.name,
+        job.operator.folder,
+        job.precision,
+        job.candidates,
+        job.plan,
+        recorded=job.spans is not None,
+    )
