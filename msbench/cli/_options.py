@@ -91,15 +91,19 @@ Sittings = Annotated[
         "one if more than 20 ms.",
     ),
 ]
-SettledSittings = Annotated[
-    int,
+_SETTLED = (
+    "Sessions per case, each in new processes; at most four if a call takes more than 0.2 ms, "
+    "one if more than 20 ms. With two or more, up to four times as many run, until ratios are known to about ±0.7 %."
+)
+SettledSittings = Annotated[int, typer.Option("--sessions", "--sittings", min=1, max=1000, help=_SETTLED)]
+TimedSittings = Annotated[
+    int | None,
     typer.Option(
         "--sessions",
-        "--sittings",  # as recorded commands have it
+        "--sittings",
         min=1,
         max=1000,
-        help="Sessions per case, each in new processes; at most four if a call takes more than 0.2 ms, "
-        "one if more than 20 ms. With two or more, up to four times as many run, until ratios are known to about ±0.7 %.",
+        help=f"{_SETTLED} Default: 3, two where a third would end after half a minute, more if they end within 15 s.",
     ),
 ]
 SEEDS = 2**63 - 1  # the largest integer of a database

@@ -24,8 +24,8 @@ from msbench.cli._options import (
     Exec,
     Ops,
     Seed,
-    SettledSittings,
     Sittings,
+    TimedSittings,
     amount,
     err,
     out,
@@ -40,10 +40,12 @@ from msbench.model import Candidate, Origin, Status
 from msbench.spec import Case, Operator, Precision, Split
 
 if TYPE_CHECKING:
-    from msbench.harness.batch.coordinator import Job
+    from msbench.harness.batch.job import Job
     from msbench.store.store import Store
 
 _LONGEST = 4 * 2**20  # bytes of a kernel's source
+_SITTINGS, _SETTLE_S = 3, 15.0  # of one file, see ``Plan``
+_UNLIMITED_S = 86_400.0
 
 
 @app.command("eval")
@@ -61,7 +63,7 @@ def evaluate_file(
             help="Find reads and writes outside the arrays: by AddressSanitizer on the CPU, or with --executor cuda by compute-sanitizer.",
         ),
     ] = False,
-    sittings: SettledSittings = 3,
+    sittings: TimedSittings = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Check ordinary inputs only, not the adversarial ones.")
     ] = False,
@@ -90,8 +92,9 @@ def evaluate_file(
         checks=Checks.QUICK if quick else Checks.FULL,
         profile=profile,
         seed=seed,
-        sittings=sittings,
-        settle=True,
+        sittings=sittings or _SITTINGS,
+        settle_s=_UNLIMITED_S if sittings else _SETTLE_S,
+        trusted=candidate.origin not in (Origin.NAIVE, Origin.LIBRARY),
     )
     store = databases.writer(db)
     with (
@@ -192,7 +195,9 @@ def bench(
 
     Example: `msbench bench softmax rms_norm/fp32 --versions naive,library --cases paper`
     """
-    from msbench.harness.batch.coordinator import Divisible, Job, evaluate_all
+    from msbench.harness.batch.ahead import Divisible
+    from msbench.harness.batch.coordinator import evaluate_all
+    from msbench.harness.batch.job import Job
     from msbench.harness.batch.throughput import Passage, Throughput, trials
     from msbench.harness.digest import harness_digest
     from msbench.harness.evaluate import Checks, Plan

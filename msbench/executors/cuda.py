@@ -179,8 +179,9 @@ class CudaExecutor:
         try:
             return self._compilers.pop()
         except IndexError:
-            environment = {**os.environ, **worker_environment(self.gpu.uuid)}
-            return WorkerProcess([sys.executable, "-m", "msbench.harness.check.compile_checks"], env=environment)
+            path = os.pathsep.join(path for path in sys.path if path)
+            environment = {**os.environ, **worker_environment(self.gpu.uuid), "PYTHONPATH": path}
+            return WorkerProcess([sys.executable, "-P", "-m", "msbench.harness.check.compile_checks"], env=environment)
 
     def checks_compiled(self) -> None:
         """See ``batch.Divisible``."""
@@ -306,7 +307,10 @@ class CudaExecutor:
         )
 
     def _finish_own_work(self) -> None:
-        with span("wait for own device work"), self.xp.cuda.Device(self.gpu.index):  # which is a thread's own choice
+        with span("wait for own device work"):
+            self.xp.cuda.Device(
+                self.gpu.index
+            ).use()  # each thread has its own; to leave it again would begin a context on the first GPU
             self.xp.cuda.runtime.deviceSynchronize()
 
     def _before_call(self) -> None:
@@ -402,6 +406,7 @@ class CudaExecutor:
                 budget_s=plan.time_budget_s,
                 half_width=plan.half_width,
                 sittings=plan.sittings,
+                cases=len(plan.cases),
                 suspicious=suspicious,
                 hot=plan.hot,
             )

@@ -160,4 +160,4 @@ class Alone:
                 "jobs": jobs,
             }
             (work / "version.json").write_text(json.dumps(version), encoding="utf-8")
-            yield [sys.executable, "-m", "msbench.gpu.worker", "--profile", str(work / "version.json")]
+            yield [sys.executable, "-P", "-m", "msbench.gpu.worker", "--profile", str(work / "version.json")]

@@ -97,7 +97,7 @@ class MeasuredProcess:
     @staticmethod
     def _start(module: str, gpu_uuid: str, rules: Rules | None) -> WorkerProcess:
         return WorkerProcess(
-            [sys.executable, "-m", f"msbench.gpu.{module}"],
+            [sys.executable, "-P", "-m", f"msbench.gpu.{module}"],
             env=worker_environment(gpu_uuid),
             memory_bytes=limits.memory(),
             rules=rules if CONFINED else None,

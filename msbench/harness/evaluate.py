@@ -8,20 +8,31 @@ never stops the others.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Self
 
 from msbench.errors import DeviceFull, WorkerError
 from msbench.harness import measuring, profiling
 from msbench.harness.check.case import CaseCheck
-from msbench.harness.check.schedule import Scheduled, schedule, work
+from msbench.harness.check.schedule import ALIGNED, Scheduled, schedule, work
 from msbench.harness.digest import harness_digest
 from msbench.harness.entry import Entry, end_processes
 from msbench.harness.gpu_memory import memory_for
-from msbench.harness.protocols import Checks, Executor, Foresees, Plan, Progress, Remembers, Rests, Runner, Sanitizes
+from msbench.harness.protocols import (
+    Checks,
+    Compiles,
+    Executor,
+    Foresees,
+    Plan,
+    Progress,
+    Remembers,
+    Rests,
+    Runner,
+    Sanitizes,
+)
 from msbench.harness.sandbox import confine
 from msbench.harness.spans import Spans, span
 from msbench.model import (
@@ -123,7 +134,7 @@ class Group:
             DeviceFull: a version found no memory while others were checked at the same time.
         """
         with self._recording("check"), self._foreseeing():
-            with span("wait for builds"):
+            with self._compiling(), span("wait for builds"):
                 self._build()
             self._check()
 
@@ -131,6 +142,19 @@ class Group:
         if isinstance(self.executor, Foresees):
             return self.executor.foreseeing(self.op, [entry.candidate for entry in self._entries])
         return nullcontext()
+
+    @contextmanager
+    def _compiling(self) -> Iterator[None]:
+        """Have compiled meanwhile what checks run, unless others are checked at the same time: it was compiled for all then."""
+        if self._room or not isinstance(self.executor, Compiles):
+            yield
+            return
+        with ThreadPoolExecutor(1, thread_name_prefix="msbench-compiling") as pool:
+            begun = pool.submit(self.executor.compile_checks, self.op, max(1, (os.cpu_count() or 1) // 2))
+            yield
+            with span("compile checks"):
+                begun.result()
+        self.executor.checks_compiled()
 
     def rest(self) -> None:
         """Make idle processes release memory that others may need. One that fails here fails when it is called."""
@@ -226,7 +250,7 @@ class Group:
             if entry.runner is None:
                 entry.runner = self.executor.open(self.op, entry.build, entry.candidate)
             with span("compare"):
-                results = case_check.run(entry.runner, item.variants)
+                results = case_check.run(entry.runner, item.variants, once=self._is_trusted(entry, item))
             failure = next((r.failure for r in results if r.failure), None)
             if failure and failure.fault is Fault.UNSUPPORTED:
                 if entry.candidate.origin is Origin.LIBRARY:
@@ -241,6 +265,10 @@ class Group:
             entry.runner.close()  # its memory is the others'
         if self._room and entry.failure and entry.failure.fault is Fault.OUT_OF_MEMORY:
             raise DeviceFull(f"{entry.name}: {entry.failure.message}")  # others may have taken it: once more, alone
+
+    def _is_trusted(self, entry: Entry, item: Scheduled) -> bool:
+        """Whether nothing more is to be known of a case than that it computes right: a naive kernel takes long on large ones."""
+        return entry.is_baseline and self.plan.trusted and item.variants == ALIGNED
 
     def _sanitize(self, executor: Sanitizes, planned: Sequence[Scheduled]) -> None:
         """Have the memory accesses watched of versions that passed, on the cheapest of their sizes."""

@@ -26,6 +26,7 @@ def measure(
     The first session uses the processes in which they were checked, where those still exist.
     """
     progress.started(f"measuring {op.name}/{precision}")
+    began = time.perf_counter()
     cases = sorted(plan.cases, key=lambda case: work(op, case))
     parts: dict[Case, list[dict[int, Measurement]]] = {}
     open_anew(executor, op, [entry for entry in entries if entry.alive and not entry.runner])
@@ -35,12 +36,17 @@ def measure(
     numbers = {case: sittings.number_for(list(found.values()), plan.sittings) for case, (found,) in parts.items()}
     number = 2
     while again := [case for case in parts if numbers[case] >= number]:
+        session_began = time.perf_counter()
         open_anew(executor, op, [entry for entry in entries if entry.alive])
         for case in again:
             parts[case].append(_measure_group(executor, op, precision, plan, entries, case))
         progress.advanced(number, max(numbers.values()), f"{len(again)} cases, in new processes")
-        if plan.settle and number == plan.sittings:
+        if plan.settle_s and number == plan.sittings:
             numbers |= {case: sittings.number_needed(_whole(parts[case])) for case in again}
+        now = time.perf_counter()
+        limit_s = plan.settle_s if number >= plan.sittings else 2 * plan.settle_s
+        if plan.settle_s and now - began + (now - session_began) > limit_s:
+            break
         number += 1
     for sat in parts.values():
         joined = sittings.join(_whole(sat), plan.half_width)

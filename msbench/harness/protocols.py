@@ -36,8 +36,9 @@ class Plan:
     ``cases`` are checked and measured. ``heldout`` further cases, drawn from ``seed``, are only checked (``full``).
     ``time_budget_s`` and ``half_width`` are the measurement's two ways to stop, for each case: the time that a group of
     candidates may take, and the relative half-width of the 95 % interval that is narrow enough for ratios near 1. Cases are measured
-    in ``sittings`` sessions, each with new processes, long ones in fewer (``sessions.number_of``), and with ``settle`` in as
-    many more as it takes to know their ratios (``sessions.number_needed``). ``whole_calls``: a time is
+    in ``sittings`` sessions, each with new processes, long ones in fewer (``sessions.number_of``), and where
+    ``settle_s`` is not 0 in as many more as it takes to know their ratios (``sessions.number_needed``), as long as measuring
+    is expected to end within so many seconds; and of these sessions, the third and later ones only within twice that. ``whole_calls``: a time is
     that of a call from an idle device to an idle device, on the host's clock, whatever the call does in between. ``hot``: calls
     in a row, with nothing in between, are timed, too; no ratio depends on them.
     ``profile_cases``: which cases are profiled when ``profile`` is set; empty means the one that moves the most bytes.
@@ -59,7 +60,7 @@ class Plan:
     time_budget_s: float = 5.0
     half_width: float = 0.01
     sittings: int = 4
-    settle: bool = False
+    settle_s: float = 0.0
     whole_calls: bool = False
     hot: bool = True
     recorded_with: str | None = None
@@ -219,6 +220,17 @@ class Foresees(Protocol):
 
     def foreseeing(self, op: Operator, candidates: Sequence[Candidate]) -> AbstractContextManager[object]:
         """Inside, each is made ready for one ``open``; what is not used by the end is dropped."""
+
+
+@runtime_checkable
+class Compiles(Protocol):
+    """An executor that compiles what checks run on the device besides kernels, which takes longer than a check."""
+
+    def compile_checks(self, op: Operator, processes: int = 1) -> None:
+        """Have that ready for an operator; called from several threads."""
+
+    def checks_compiled(self) -> None:
+        """No more will be compiled: what did that may end."""
 
 
 @runtime_checkable

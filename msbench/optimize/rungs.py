@@ -70,7 +70,7 @@ def quick(plan: Plan, cases: tuple[Case, ...]) -> Plan:
         time_budget_s=min(QUICK_S, plan.time_budget_s),
         half_width=QUICK_WIDTH,
         sittings=1,
-        settle=False,
+        settle_s=0.0,
     )
 
 

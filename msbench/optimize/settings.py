@@ -44,6 +44,7 @@ class Settings:
         """The inverse of :meth:`stored`; what older runs did not store has its default."""
         given = dict(stored["plan"])
         given["checks"] = Checks(given["checks"])
+        given.pop("settle", None)  # of older runs, all of which had the default
         for field in ("cases", "profile_cases"):
             given[field] = tuple(_case(one) for one in given[field])
         return cls(

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from msbench.errors import DeviceError, MsbenchError
-from msbench.harness.batch.coordinator import Job, evaluate_all
+from msbench.harness.batch.coordinator import evaluate_all
+from msbench.harness.batch.job import Job
 from msbench.harness.digest import harness_digest
 from msbench.harness.protocols import Checks, Executor, Plan, Progress
 from msbench.model import Candidate, Evaluation, Measurement, Origin, Status, Study, Trial
@@ -31,6 +32,7 @@ FOUND = 0.95
 """Slowed down kernels: the least share of pairs whose interval lies above 1."""
 
 _FIRST_LOOK_S = 0.5
+_SETTLE_S = 600.0  # of one case, so that all its sessions are had
 
 _EXPECTED = {
     Study.SAME: f"1 inside the 95 % interval, median within {OFF:.0%}",
@@ -95,7 +97,7 @@ def record(
 
 
 def _job(subject: Subject, candidates: tuple[Candidate, ...], settings: Settings) -> Job:
-    plan = Plan((subject.case,), Checks.QUICK, seed=settings.seed, sittings=settings.sittings, settle=True)
+    plan = Plan((subject.case,), Checks.QUICK, seed=settings.seed, sittings=settings.sittings, settle_s=_SETTLE_S)
     return Job(subject.task.operator, subject.task.precision, candidates, plan)
 
 

@@ -161,14 +161,22 @@ class Lucky(Long):
         ]
 
 
-@pytest.mark.parametrize(("settle", "number"), [(False, 3), (True, 12)])
-def test_a_case_sits_on_until_its_ratios_are_settled(settle: bool, number: int) -> None:
+@pytest.mark.parametrize(("settle_s", "number"), [(0.0, 3), (60.0, 12)])
+def test_a_case_sits_on_until_its_ratios_are_settled(settle_s: float, number: int) -> None:
     executor = Lucky(time_ns={"a": 4e3, "b": 4e3})
-    plan = Plan(cases=OPERATOR.cases, checks=Checks.QUICK, sittings=3, settle=settle)
+    plan = Plan(cases=OPERATOR.cases, checks=Checks.QUICK, sittings=3, settle_s=settle_s)
     results = evaluate(executor, OPERATOR, Precision.FP32, [a(), b()], plan, command="test")
     found = [m.sittings for m in results[0].measurements]
     assert found == [number] + [1] * (len(found) - 1)
     assert all(runner.closed for runner in executor.runners)
+
+
+@pytest.mark.parametrize(("settle_s", "number"), [(1e-9, 2), (60.0, 12)])
+def test_what_a_session_takes_limits_how_many_there_are(settle_s: float, number: int) -> None:
+    executor = Lucky(time_ns={"a": 4e3, "b": 4e3})
+    plan = Plan(cases=OPERATOR.cases[:1], checks=Checks.QUICK, sittings=3, settle_s=settle_s)
+    results = evaluate(executor, OPERATOR, Precision.FP32, [a(), b()], plan, command="test")
+    assert [m.sittings for m in results[0].measurements] == [number]
 
 
 def test_short_cases_get_new_processes_and_keep_their_place() -> None:

@@ -19,8 +19,10 @@ from msbench.errors import WorkerError, WorkerTimeout
 from msbench.gpu.job import Job
 from msbench.gpu.telemetry import Telemetry
 from msbench.gpu.timing.track import (
+    BEHIND,
     BUSY_S,
     FAR_BEHIND,
+    LONG_NS,
     OTHER_COMMANDS,
     OVERHEAD_NS,
     PLACES,
@@ -38,12 +40,12 @@ from msbench.statistics import converged
 MAX_ROUNDS = 200
 
 _MIN_ROUNDS = 10  # of calls that are fast
-_MIN_SITTING_ROUNDS = 25  # in each of several sittings: starting its processes takes far longer than these
+_MIN_ROUNDS_OF_FEW_CASES = 25  # in each of several sessions: starting its processes takes longer than these
+_FEW_CASES = 3
 _LONG_ROUND_NS = 5e7
 _HOT_SAMPLES = 3
 _FLOOR_REPETITIONS = PLACES
 _FLOOR_ROUNDS = range(0, _MIN_ROUNDS, 2)  # that have floors, which take as long as a short call's batch
-_SITTING_FLOOR_ROUNDS = range(_MIN_SITTING_ROUNDS)  # which tell them to some nanoseconds
 _MOST_SHIFT_NS = 400.0  # 323 were the most in 5885 groups on an H200, 2026-11-20 to 22
 _ROUNDS_A_READING = 8  # of the GPU's clocks, which takes some milliseconds
 
@@ -72,7 +74,7 @@ class Verify(Protocol):
 class Settings:
     """How a group is measured.
 
-    ``budget_s`` and ``half_width``: see ``Enough``. ``sittings``: which share the budget. ``suspicious``: of each version, whether its
+    ``budget_s`` and ``half_width``: see ``Enough``. ``sittings``: which share the budget. ``cases``: of the task. ``suspicious``: of each version, whether its
     timed repetitions are compared. ``hot``: see ``protocols.Plan``.
     """
 
@@ -81,6 +83,7 @@ class Settings:
     budget_s: float
     half_width: float
     sittings: int = 1
+    cases: int = 1
     suspicious: Sequence[bool] | None = None  # all are
     hot: bool = True
 
@@ -100,11 +103,12 @@ class Enough:
     floor_rounds: range
 
     @classmethod
-    def of(cls, budget_s: float, half_width: float, sittings: int) -> Enough:
-        """What is enough in each of this many sessions, which share ``budget_s``."""
+    def of(cls, budget_s: float, half_width: float, sittings: int, cases: int) -> Enough:
+        """What is enough in each of this many sessions of so many cases, which share ``budget_s``."""
         if sittings == 1:
             return cls(budget_s, half_width, _MIN_ROUNDS, _FLOOR_ROUNDS)
-        return cls(budget_s / sittings, half_width, _MIN_SITTING_ROUNDS, _SITTING_FLOOR_ROUNDS)
+        rounds = _MIN_ROUNDS_OF_FEW_CASES if cases <= _FEW_CASES else _MIN_ROUNDS
+        return cls(budget_s / sittings, half_width, rounds, range(rounds))
 
 
 def measure_group(
@@ -131,9 +135,10 @@ def measure_group(
         _guarded(track, partial(_warm_up, job=job, case=case))
     alive = [track for track in tracks if track.alive]
     for track in alive:
+        track.behind = track.estimate_ns > BEHIND * _fastest(alive).estimate_ns
         track.far_behind = track.estimate_ns > FAR_BEHIND * _fastest(alive).estimate_ns
     sittings = number_of([track.estimate_ns for track in alive], settings.sittings)
-    enough = Enough.of(settings.budget_s, settings.half_width, sittings)
+    enough = Enough.of(settings.budget_s, settings.half_width, sittings, settings.cases)
     if all(track.subject.floors for track in alive):
         enough = replace(enough, floor_rounds=range(0))
     rng = random.Random(
@@ -203,9 +208,10 @@ def _warm_up(track: Track, job: Job, case: Case) -> None:
     subject = track.subject
     track.nodes = max(1, subject.prepare(job, case))
     first = subject.cold(0, 1, held=False)
-    if first[0] > SLOW_NS:
+    if first[0] > LONG_NS:
         track.estimate_ns = subject.cold(1, 1, held=False)[0]  # the first may have loaded a library
-        return
+        if track.estimate_ns > LONG_NS:
+            return
     track.estimate_ns = min(subject.cold(0, 2 * len(job.sets), held=False))
     outputs = len(job.output_bytes) + OTHER_COMMANDS
     track.repetitions = repetitions_for(track.estimate_ns, track.nodes, outputs)
@@ -324,14 +330,14 @@ def _had_its_share(track: Track, spent_s: float, tracks: Sequence[Track], budget
     alive = [t for t in tracks if t.alive]
     if len(alive) < 2 or track is _fastest(alive):
         return False
-    if track.far_behind and len(track.rounds) >= track.min_rounds:
+    if track.behind and len(track.rounds) >= track.min_rounds:
         return True
     return len(track.rounds) >= track.min_rounds and spent_s > budget_s / len(alive)
 
 
 def _enough_rounds(alive: Sequence[Track], enough: Enough, over: bool) -> bool:
     long = over or _long(alive)
-    return all(len(t.rounds) >= (t.min_rounds if long or t.far_behind else enough.min_rounds) for t in alive)
+    return all(len(t.rounds) >= (t.min_rounds if long or t.behind else enough.min_rounds) for t in alive)
 
 
 def _least_rounds(tracks: Sequence[Track], enough: Enough) -> int:

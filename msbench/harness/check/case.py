@@ -114,15 +114,15 @@ class CaseCheck:
         layout = Layout.of(self._op, self._precision, self.case, misaligned=misaligned, only=only)
         return self._memory.enter_context(self._executor.arena(layout))
 
-    def run(self, runner: Runner, variants: Sequence[str] = VARIANTS) -> tuple[CheckResult, ...]:
-        """Check one candidate, up to its first failure.
+    def run(self, runner: Runner, variants: Sequence[str] = VARIANTS, *, once: bool = False) -> tuple[CheckResult, ...]:
+        """Check one candidate, up to its first failure. ``once``: ``aligned`` is one launch, over one kind of poison.
 
         Raises:
             UnsupportedError: the executor can't run this kernel.
         """
         results: list[CheckResult] = []
         for variant in variants:
-            results.append(_Attempt(self, runner, variant).result())
+            results.append(_Attempt(self, runner, variant, once).result())
             if not results[-1].passed:
                 break
         return tuple(results)
@@ -184,10 +184,11 @@ class _WrongValue(_Wrong):
 class _Attempt:
     """One variant of one case on one candidate."""
 
-    def __init__(self, check: CaseCheck, runner: Runner, variant: str) -> None:
+    def __init__(self, check: CaseCheck, runner: Runner, variant: str, once: bool = False) -> None:
         self._check = check
         self._runner = runner
         self._variant = variant
+        self._poisons = POISONS[:1] if once else POISONS
         self._worst: float | None = None
         self._max_abs_error: float | None = None
         self._repeatable: bool | None = None
@@ -224,7 +225,7 @@ class _Attempt:
         arena, expectation = self._check._arena, self._check.expectation
         arena.write_inputs(expectation.inputs)
         first: dict[str, Any] = {}
-        for poison in POISONS:
+        for poison in self._poisons:
             self._launch(arena, expectation, poison, first)
 
     def _misaligned(self) -> None:

@@ -146,6 +146,7 @@ def measure(
     verify: timing.Verify | None = None,
     telemetry: Telemetry | None = None,
     sittings: int = 1,
+    cases: int = 1,
     suspicious: Sequence[bool] | None = None,
     hot: bool = True,
 ) -> list[Measurement]:
@@ -153,7 +154,7 @@ def measure(
         subjects,
         JOB,
         scale(),
-        timing.Settings("g", 3, budget_s, half_width=0.01, sittings=sittings, suspicious=suspicious, hot=hot),
+        timing.Settings("g", 3, budget_s, 0.01, sittings, cases, suspicious, hot),
         verify or Nobody(),
         telemetry or Telemetry(lambda: STEADY),
         clock,
@@ -257,13 +258,19 @@ def test_turns_are_shuffled() -> None:
     assert len(set(rounds)) > 1
 
 
-def test_a_sitting_of_several_has_more_rounds() -> None:
+def test_sessions_of_few_cases_have_more_rounds_since_their_processes_take_longest() -> None:
     lengths = []
-    for sittings in (1, 4):
+    for sittings, cases in ((1, 1), (4, 1), (4, 12)):
         clock = Clock()
-        found = measure([Made(clock, 10_000.0, noise=1e-4) for _ in range(2)], clock, sittings=sittings)
+        found = measure([Made(clock, 10_000.0, noise=1e-4) for _ in range(2)], clock, sittings=sittings, cases=cases)
         lengths.append(len(found[0].samples_ns))
-    assert lengths == [10, 25]
+    assert lengths == [10, 25, 10]
+
+
+def test_a_version_that_is_far_slower_has_few_rounds_and_the_others_no_more_for_it() -> None:
+    clock = Clock()
+    found = measure([Made(clock, us, noise=1e-4) for us in (10_000.0, 12_000.0, 50_000.0)], clock)
+    assert [len(one.samples_ns) for one in found] == [10, 10, 5]
 
 
 def test_batches_visit_every_place_of_a_launch_equally_often() -> None:
