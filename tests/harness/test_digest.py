@@ -28,6 +28,11 @@ def test_python_counts_without_comments_and_docstrings(text: str, other: str, sa
     assert (python_code(text) == python_code(other)) is same
 
 
+def test_every_release_of_python_tells_the_same_of_a_module() -> None:
+    told = "Module(body=[FunctionDef(name='f',args=arguments(args=[arg(arg='x')]),body=[Return(value=Name(id='x',ctx=Load()))])])"
+    assert python_code("def f(x):\n    return x\n") == told
+
+
 @pytest.mark.parametrize(
     ("other", "same"),
     [

@@ -489,3 +489,30 @@ def test_otherwise_they_are_not() -> None:
     executor = Watching()
     executor.sanitizes = False
     assert run(executor, candidate(reads_on))[0].status is Status.PASSED
+
+
+def test_trusted_baselines_are_launched_once_on_a_case_where_only_right_results_are_asked_for() -> None:
+    executor = FakeExecutor()
+    naive = candidate(right, origin=Origin.NAIVE, label="naive")
+    other = candidate(also_right, label="other")
+    results = run(executor, naive, other, plan=replace(PLAN, trusted=True, cases=(case(2048), *OPERATOR.cases)))
+    assert [one.status for one in results] == [Status.PASSED] * 2
+    public = {check.variant for check in results[0].checks if check.case.id == "N=2048"}
+    assert public == {"aligned"} and executor.launches.count(("naive", "N=2048")) == 1
+
+
+class Compiling(FakeExecutor):
+    """Compiles what checks run, in processes that end before the first of them."""
+
+    def compile_checks(self, op: Operator, processes: int = 1) -> None:
+        self.groups.append([op.name, str(processes >= 1)])
+
+    def checks_compiled(self) -> None:
+        assert not self.launches
+        self.groups.append(["ended"])
+
+
+def test_what_checks_run_is_compiled_while_kernels_are_built() -> None:
+    executor = Compiling()
+    assert run(executor, candidate(right), plan=QUICK)[0].status is Status.PASSED
+    assert executor.groups[:2] == [["gather_scale", "True"], ["ended"]]

@@ -99,6 +99,10 @@ class BuildsAhead:
         with share, job.spans.alongside() if job.spans else nullcontext():
             return self._build_one(job.operator, candidate)
 
+    def wait_for(self, job: Job) -> None:
+        """Until those of a job are done, however they ended."""
+        wait([self._begun[candidate.id] for candidate in job.candidates])
+
     def build(self, op: Operator, candidate: Candidate) -> BuildResult:
         """See ``protocols.Executor``."""
         return self._begun[candidate.id].result()

@@ -1,8 +1,8 @@
 """Checks many tasks at once, and stops between two cases whenever something is to be measured.
 
-Only measuring needs the device to itself. So checks go on until half of the tasks that are begun have passed theirs and no more have
+Only measuring needs the device to itself. So checks go on until a third of the tasks that are begun have passed theirs and no more have
 room; then nobody begins another case, what passed is measured task by task, and the others go on where they were. A task whose
-check takes long holds up no other: of those few are begun at once, beside many short ones.
+check takes long holds up no other: short ones are always begun beside those.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from msbench.spec import Case
 
 _Item = TypeVar("_Item")
 
-_LONG = 2 / 5  # of what is checked at once
+_LONG = 3 / 5  # of what is checked at once
 
 
 class Checking:
@@ -61,6 +61,7 @@ class Checking:
         self._changed = threading.Condition()
         self._room = Room(memory_bytes, self._changed)
         self._queue = deque(range(len(jobs)))
+        self._coming: set[int] = set()  # whose compilers are waited for
         self._at_work: set[int] = set()
         self._checked: dict[int, Referee | JobError] = {}  # and not yet measured
         self._lost: BaseException | None = None
@@ -73,7 +74,7 @@ class Checking:
         """
         for referee in self._referees.all:
             threading.Thread(target=self._work, args=(referee,), name="msbench-check", daemon=True).start()
-        while left := len(self._queue) + len(self._at_work) + len(self._checked):
+        while left := len(self._queue) + len(self._begun) + len(self._checked):
             self._progress.started(f"checking {left} tasks")
             self._go_on(left)
             self._ready.wait()
@@ -101,8 +102,8 @@ class Checking:
                 self._changed.wait()
 
     def _is_enough(self) -> bool:
-        begins = len(self._at_work) < len(self._referees.all) and self._has_room()
-        return not begins and len(self._checked) >= max(1, len(self._at_work))
+        begins = len(self._begun) < len(self._referees.all) and self._has_room()
+        return not begins and len(self._checked) >= max(1, len(self._begun) / 2)
 
     def _is_quiet(self) -> bool:
         room = self._room
@@ -110,7 +111,7 @@ class Checking:
 
     def _has_room(self) -> bool:
         """Whether another job may begin."""
-        begun = [*self._at_work, *self._checked]
+        begun = [*self._begun, *self._checked]
         return bool(self._queue) and (
             not begun
             or (len(begun) < self._size and self._versions(*begun, self._queue[self._turn()]) <= self._processes)
@@ -118,7 +119,11 @@ class Checking:
 
     def _turn(self) -> int:
         """Whose turn is next: that of the first in the queue, or of the last."""
-        return 0 if len(self._at_work & self._begun_as_long) < self._long else -1
+        return 0 if len(self._begun & self._begun_as_long) < self._long else -1
+
+    @property
+    def _begun(self) -> set[int]:
+        return self._coming | self._at_work
 
     def _versions(self, *numbers: int) -> int:
         return sum(len(self._jobs[number].candidates) for number in numbers)
@@ -128,7 +133,9 @@ class Checking:
             job = self._jobs[number]
             try:
                 self._builds.begin([job], waited_for=True)
+                self._builds.wait_for(job)
                 self._ready.wait_for(job)
+                self._come(number)
                 result = caught(partial(self._check, referee, number, job))
             except BaseException as error:
                 with self._changed:
@@ -152,9 +159,16 @@ class Checking:
                 self._begun_as_long.add(number)
             else:
                 number = self._queue.pop()
-            self._at_work.add(number)
+            self._coming.add(number)
             self._changed.notify_all()
             return number
+
+    def _come(self, number: int) -> None:
+        """Begin its check, not while others are measured: that makes processes on the device."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._room.ended or not self._room.closed)
+            self._coming.remove(number)
+            self._at_work.add(number)
 
     def _check(self, referee: Referee, number: int, job: Job) -> Referee:
         with ExitStack() as inside:  # also where the referee ends in between
