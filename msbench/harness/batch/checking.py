@@ -64,6 +64,7 @@ class Checking:
         self._coming: set[int] = set()  # whose compilers are waited for
         self._at_work: set[int] = set()
         self._checked: dict[int, Referee | JobError] = {}  # and not yet measured
+        self._later: dict[int, Referee | JobError] = {}  # that found the device full
         self._lost: BaseException | None = None
 
     def rounds(self) -> Iterator[list[int]]:
@@ -85,6 +86,11 @@ class Checking:
                 self._checked.clear()
                 self._room.closed = False
                 self._changed.notify_all()
+        if self._later:
+            self._referees.each("settle")
+            self._checked, self._later = self._later, {}
+            yield sorted(self._checked)
+            self._referees.each("drop")
 
     def _go_on(self, left: int) -> None:
         """Until something is to be measured, and nobody is inside of a case."""
@@ -182,14 +188,21 @@ class Checking:
             job.spans.absorb(recorded)
         return referee
 
-    def finish(self, number: int, command: str) -> list[Evaluation] | JobError:
-        """Measure what passed of a job. One that found the device full gets it to itself, and a second chance."""
+    def finish(self, number: int, command: str) -> list[Evaluation] | JobError | None:
+        """Measure what passed of a job. One that found the device full gets it to itself, and a second chance: once nobody else
+        is at work, who would have to begin new processes; so long there is no result.
+        """
         job, result = self._jobs[number], self._checked[number]
         if isinstance(result, Referee):
             measured = caught(partial(self._measured_by, result, job, "finish", number, command))
         else:
             measured = result
         if isinstance(measured, DeviceFull):
+            if self._queue or self._begun:
+                self._later[number] = result
+                if isinstance(result, Referee):
+                    result.call("put_by", number, task=job.task)
+                return None
             self._referees.each("pause")
             if isinstance(result, Referee):
                 return caught(partial(self._measured_by, result, job, "finish", number, command))

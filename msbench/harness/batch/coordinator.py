@@ -124,7 +124,8 @@ def _side_by_side(
                 for checked in checking.rounds():
                     # One that finds the device full costs those behind it their processes.
                     for number in sorted(checked, key=lambda turn: ordered[turn].largest):
-                        yield ordered[number], checking.finish(number, command)
+                        if (result := checking.finish(number, command)) is not None:
+                            yield ordered[number], result
 
 
 @contextmanager

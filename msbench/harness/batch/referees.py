@@ -283,6 +283,7 @@ class _Referee:
         self._coordinator = coordinator
         self._make = make
         self._held: dict[int, _Held] = {}
+        self._put_by: dict[int, _Held] = {}
         self._checked: Group | None = None  # which may wait between two cases while others are measured
         self._xp: Any = None
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="msbench-closing")
@@ -307,6 +308,8 @@ class _Referee:
 
     def finish(self, number: int, command: str) -> tuple[list[Evaluation], Recorded | None]:
         """Measure a job that was checked. Raises what ``Group.finish`` raises."""
+        if number in self._put_by:
+            self._held[number] = self._put_by.pop(number)
         held = self._held[number]
         held.group.progress = self._coordinator
         try:
@@ -321,10 +324,16 @@ class _Referee:
             held.group.check()
             return held.group.finish(command), _recorded(held)
 
+    def put_by(self, number: int) -> None:
+        """Keep a job that was checked for the end, without its processes, which start again when they are needed."""
+        self._put_by[number] = held = self._held.pop(number)
+        held.group.pause()
+        self._give_back()
+
     def pause(self) -> None:
         """Leave the device to another job: end the processes of all, which start again when they are needed."""
-        for group in filter(None, [*(held.group for held in self._held.values()), self._checked]):
-            group.pause()
+        for held in self._held.values():
+            held.group.pause()
         self._give_back()
 
     def drop(self) -> None:
