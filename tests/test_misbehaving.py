@@ -100,7 +100,8 @@ def test_every_request_is_in_the_ledger_and_every_budget_is_kept(
         took = time.monotonic() - begun
         (run,) = store.runs()
         rows = [row for row in store.ledger(run.id) if row.kind == "request"]
-        assert len(rows) == len(server.requests) > 0
+        unheard = len(rows) - len(server.requests)  # cut off as the time ran out, before the server read it
+        assert len(server.requests) > 0 and 0 <= unheard <= sum(row.state == "unknown" for row in rows)
         assert all(row.state != "reserved" for row in rows)
         assert run.spend["calls"] == len(rows) <= 7
         assert took < seconds + 2.0
