@@ -49,8 +49,8 @@ def evaluate_all(
     """``evaluate`` for every job; each is given out as soon as it is measured.
 
     ``build`` is in place of the executor's own, where builds were begun earlier. ``referees`` stay for the next jobs, since they take
-    seconds to start; others end with these jobs. ``batch`` is how many are checked side by side; by default as many as have room on the device, in which case those whose
-    check takes longest come first, since all would wait for one at the end. Otherwise they keep their order.
+    seconds to start; others end with these jobs. ``batch`` is how many are checked side by side, begun in their order; by default as many
+    as have room on the device, those that take longest beside the shortest.
 
     What is wrong with one job alone (its spec, or a case too large for the device) is that job's result, and the next one
     goes on. Raises whatever else ``evaluate`` raises, and WorkerCrashed where a referee is lost; that, or closing the
