@@ -192,6 +192,7 @@ def pick_executor(
     from msbench import executors
     from msbench.harness.protocols import Remembers
 
+    executors.require(name)
     store.check_clock()
     known = None if name == "cpu" else databases.reader(db)  # takes a second, and a processor has no use for times
     chosen = executors.pick(name, store=known, device=device, sanitize=sanitize)

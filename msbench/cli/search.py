@@ -208,6 +208,8 @@ def optimize(
     from msbench.optimize import Budget
     from msbench.store.engine import shown
 
+    if strategy:
+        agents.pick(strategy)
     prices, passed_on = _prices(price), _passed_on(option or [])
     store, readers = databases.writer(db), databases.reader(db)
     watch = _searches.Watch(
@@ -258,8 +260,6 @@ def optimize(
         typed = command_line(seed=settings.plan.seed if seed is None else None)
         return _searches.Search(task, answers, chosen, settings, None, typed)
 
-    if strategy:
-        agents.pick(strategy)
     searches = []  # all of them, so that what can't be begun is refused before the first one takes its time
     named = tasks_named(tasks, precision, ops_dir) if tasks or every else []
     if resume is not None:

@@ -33,6 +33,12 @@ def names() -> tuple[str, ...]:
     return (AUTO, *plugins.names(__name__))
 
 
+def require(name: str) -> None:
+    """Raises UnknownNameError: there is no such executor."""
+    if name not in names():
+        raise UnknownNameError("executor", name, names())
+
+
 def pick(name: str, *, device: str | None = None, store: Store | None = None, sanitize: bool = False) -> Executor:
     """The executor called ``name``, made with these ``Options``; the caller closes it.
 
@@ -44,8 +50,7 @@ def pick(name: str, *, device: str | None = None, store: Store | None = None, sa
         ExecutorError: it can't do what the options say.
         DeviceError, ToolchainError: it doesn't work here; the message says what is missing and how to get it.
     """
-    if name not in names():
-        raise UnknownNameError("executor", name, names())
+    require(name)
     options = Options(device, store, sanitize)
     if name != AUTO:
         return _create(name, options)
