@@ -112,6 +112,8 @@ class ToldRunner(FakeRunner):
         self._executor: Beside = executor
         self._mark = executor.folder / f"open {candidate.operator} {candidate.label} {os.getpid()}"
         self._mark.touch()
+        with (executor.folder / f"began {candidate.operator}").open("a") as told:
+            told.write(f"{candidate.label}\n")
 
     def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
         told = self._executor.folder / "found no memory"
