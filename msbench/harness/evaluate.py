@@ -149,12 +149,15 @@ class Group:
         if self._room or not isinstance(self.executor, Compiles):
             yield
             return
-        with ThreadPoolExecutor(1, thread_name_prefix="msbench-compiling") as pool:
+        pool = ThreadPoolExecutor(1, thread_name_prefix="msbench-compiling")
+        try:
             begun = pool.submit(self.executor.compile_checks, self.op, max(1, (os.cpu_count() or 1) // 2))
             yield
             with span("compile checks"):
                 begun.result()
-        self.executor.checks_compiled()
+            self.executor.checks_compiled()
+        finally:
+            pool.shutdown(wait=False)  # an interrupted build waits for nothing
 
     def rest(self) -> None:
         """Make idle processes release memory that others may need. One that fails here fails when it is called."""

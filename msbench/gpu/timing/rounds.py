@@ -22,9 +22,9 @@ from msbench.gpu.timing.track import (
     BEHIND,
     BUSY_S,
     FAR_BEHIND,
-    LONG_NS,
     OTHER_COMMANDS,
     OVERHEAD_NS,
+    OWN_BATCH_NS,
     PLACES,
     SLOW_NS,
     Subject,
@@ -135,8 +135,9 @@ def measure_group(
         _guarded(track, partial(_warm_up, job=job, case=case))
     alive = [track for track in tracks if track.alive]
     for track in alive:
-        track.behind = track.estimate_ns > BEHIND * _fastest(alive).estimate_ns
-        track.far_behind = track.estimate_ns > FAR_BEHIND * _fastest(alive).estimate_ns
+        fastest_ns = _fastest(alive).estimate_ns
+        track.far_behind = track.estimate_ns > FAR_BEHIND * fastest_ns
+        track.few_rounds = track.far_behind or (not track.suspicious and track.estimate_ns > BEHIND * fastest_ns)
     sittings = number_of([track.estimate_ns for track in alive], settings.sittings)
     enough = Enough.of(settings.budget_s, settings.half_width, sittings, settings.cases)
     if all(track.subject.floors for track in alive):
@@ -208,9 +209,9 @@ def _warm_up(track: Track, job: Job, case: Case) -> None:
     subject = track.subject
     track.nodes = max(1, subject.prepare(job, case))
     first = subject.cold(0, 1, held=False)
-    if first[0] > LONG_NS:
+    if first[0] > OWN_BATCH_NS:
         track.estimate_ns = subject.cold(1, 1, held=False)[0]  # the first may have loaded a library
-        if track.estimate_ns > LONG_NS:
+        if track.estimate_ns > OWN_BATCH_NS:
             return
     track.estimate_ns = min(subject.cold(0, 2 * len(job.sets), held=False))
     outputs = len(job.output_bytes) + OTHER_COMMANDS
@@ -330,14 +331,14 @@ def _had_its_share(track: Track, spent_s: float, tracks: Sequence[Track], budget
     alive = [t for t in tracks if t.alive]
     if len(alive) < 2 or track is _fastest(alive):
         return False
-    if track.behind and len(track.rounds) >= track.min_rounds:
+    if track.few_rounds and len(track.rounds) >= track.min_rounds:
         return True
     return len(track.rounds) >= track.min_rounds and spent_s > budget_s / len(alive)
 
 
 def _enough_rounds(alive: Sequence[Track], enough: Enough, over: bool) -> bool:
     long = over or _long(alive)
-    return all(len(t.rounds) >= (t.min_rounds if long or t.behind else enough.min_rounds) for t in alive)
+    return all(len(t.rounds) >= (t.min_rounds if long or t.few_rounds else enough.min_rounds) for t in alive)
 
 
 def _least_rounds(tracks: Sequence[Track], enough: Enough) -> int:

@@ -16,7 +16,7 @@ BATCH_NS = 2e6
 QUEUE = 600
 """Commands of a batch behind a held stream; a stream takes about a thousand before it makes the host wait."""
 
-LONG_NS = 2 * BATCH_NS
+OWN_BATCH_NS = 2 * BATCH_NS
 """A call that takes this long is a batch of its own, and needs no further ones to tell that."""
 
 SLOW_NS = 1e8
@@ -26,7 +26,8 @@ FAR_BEHIND = 20.0
 """A version that takes so many times as long as the fastest of its group has few rounds, and is not timed hot."""
 
 BEHIND = 3.0
-"""A version that takes so many times as long as the fastest of its group has few rounds: nobody asks for that ratio to a hundredth."""
+"""A baseline that takes so many times as long as the fastest of its group has few rounds: nobody asks for that ratio to a hundredth.
+Of a version whose timed outputs are compared, fewer rounds would be fewer comparisons."""
 
 BATCH_REPETITIONS = 16
 """A batch has no more than this: short calls gain more from further rounds."""
@@ -118,7 +119,7 @@ class Track:
     hot_ns: float | None = None
     hot_note: str = ""
     noisy: bool = True
-    behind: bool = False
+    few_rounds: bool = False
     far_behind: bool = False
     failure: Failure | None = None
 

@@ -267,10 +267,14 @@ def test_sessions_of_few_cases_have_more_rounds_since_their_processes_take_longe
     assert lengths == [10, 25, 10]
 
 
-def test_a_version_that_is_far_slower_has_few_rounds_and_the_others_no_more_for_it() -> None:
+@pytest.mark.parametrize(("suspicious", "rounds"), [(False, 5), (True, 10)])
+def test_a_slower_baseline_has_few_rounds_and_a_version_whose_outputs_are_compared_has_not(
+    suspicious: bool, rounds: int
+) -> None:
     clock = Clock()
-    found = measure([Made(clock, us, noise=1e-4) for us in (10_000.0, 12_000.0, 50_000.0)], clock)
-    assert [len(one.samples_ns) for one in found] == [10, 10, 5]
+    made = [Made(clock, us, noise=1e-4) for us in (10_000.0, 12_000.0, 50_000.0)]
+    found = measure(made, clock, suspicious=[True, True, suspicious])
+    assert [len(one.samples_ns) for one in found] == [10, 10, rounds]
 
 
 def test_batches_visit_every_place_of_a_launch_equally_often() -> None:
