@@ -94,9 +94,16 @@ def chain_error(xp, u, power, chain, P, error):
         own *= own
         for index, i in enumerate(positions):
             for k in positions[index:]:
-                term = (power[i] * power[k]) @ own @ (power[P - q - i] * power[P - q - k])
+                left, right = weights(power, i, k), weights(power, P - q - i, P - q - k)
+                term = left[:, None] * own if left.ndim == 1 else left @ own
+                term = term * right if right.ndim == 1 else term @ right
                 squares = squares + (1 if i == k else 2) * term
     return error(*chain[P]) + xp.sqrt(xp.maximum(squares, 0.0))
+
+
+def weights(power, i, k):
+    """The elements of A^i times those of A^k; the diagonal alone where one of them is the identity."""
+    return power[i] * power[k] if i and k else power[max(i, k)].diagonal()
 
 
 def inputs(rng, distribution, N, P):

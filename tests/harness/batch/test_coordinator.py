@@ -261,9 +261,12 @@ def test_referees_that_are_given_stay_for_the_next_jobs_unless_something_ends_th
 def test_what_never_fits_the_device_is_told(divided: Divided, ops: Path) -> None:
     divided.behaviour = {"full": "op0"}
     (divided.folder / "open by somebody else").touch()
-    (_, full), (_, other) = evaluate_all(divided, jobs(ops, "op0", "op1"), command="test", progress=Told())
-    assert str(full).startswith("Fake GPU has not enough memory to measure op0/fp32 at N=64.")
-    assert isinstance(other, list)
+    found = {
+        job.operator.name: results
+        for job, results in evaluate_all(divided, jobs(ops, "op0", "op1"), command="test", progress=Told())
+    }
+    assert str(found["op0"]).startswith("Fake GPU has not enough memory to measure op0/fp32 at N=64.")
+    assert isinstance(found["op1"], list)
 
 
 def test_a_lost_device_ends_everything_once(divided: Divided, ops: Path) -> None:
@@ -374,7 +377,7 @@ def test_what_needs_the_device_to_itself_waits_until_nobody_else_does() -> None:
     for name, size in (("huge", 40), ("second", 16), ("third", 1)):
         threads.append(threading.Thread(target=check, args=(name, size)))
         threads[-1].start()
-        time.sleep(0.02)
+        soon(lambda: len(order) + room.waiting == len(threads))
     go.set()
     for thread in threads:
         thread.join(10)
