@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -129,15 +128,16 @@ def test_lasting_errors_say_what_to_do(endpoint: Endpoint, status: int, says: st
 
 
 def test_a_hang_is_a_timeout(endpoint: Endpoint) -> None:
+    given_up = threading.Event()
+
     def hang(request: dict[str, Any]) -> tuple[int, Any]:
-        time.sleep(1.0)
+        given_up.wait(30)
         return 200, completion("too late")
 
     endpoint.answers = [hang]
-    started = time.monotonic()
-    with pytest.raises(ProviderUnavailable, match="did not answer within"):
+    with pytest.raises(ProviderUnavailable, match="did not answer (within|in time)"):
         provider(endpoint, timeout_s=30, retries=0).complete("coder", ASKED, Limits(timeout_s=0.3))
-    assert time.monotonic() - started < 0.9
+    given_up.set()
 
 
 def test_older_endpoints_get_the_limit_by_its_older_name(endpoint: Endpoint) -> None:
