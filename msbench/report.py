@@ -112,7 +112,7 @@ def operators(console: Console, known: Mapping[str, Operator]) -> None:
     for scenario, members in groupby(sorted(known.values(), key=lambda o: (o.scenario, o.name)), lambda o: o.scenario):
         table.add_row(f"[bold]{escape(scenario)}[/]")
         for op in members:
-            libraries = {c.label for p in op.precisions for c in ops.versions(op, p) if c.origin is Origin.LIBRARY}
+            libraries = {c.label for task in op.tasks for c in ops.versions(task) if c.origin is Origin.LIBRARY}
             table.add_row(op.name, escape(op.title), str(len(op.cases)), ", ".join(sorted(libraries)))
     console.print(table)
     console.print("\n`msbench show OPERATOR` prints one's formula, prototype, cases and versions.")
@@ -147,15 +147,15 @@ def operator(console: Console, op: Operator, store: Store) -> None:
     if op.library_note:
         console.print(f"[bold]library[/]\n  {escape(op.library_note)}")
     console.print("[bold]versions[/]")
-    for precision in op.precisions:
-        shipped = {c.id: (c.origin.value, c.label) for c in ops.versions(op, precision)}
-        stored = {v.id: (v.origin, v.label) for v in store.versions(f"{op.name}/{precision}")}
+    for task in op.tasks:
+        shipped = {c.id: (c.origin.value, c.label) for c in ops.versions(task)}
+        stored = {v.id: (v.origin, v.label) for v in store.versions(task.id)}
         for version_id, (origin, label) in (stored | shipped).items():
             latest = next(reversed(store.evaluations(version_id)), None)
             seen = (
                 f"{latest.status}, {latest.executor} executor, {latest.started_at[:10]}" if latest else "not evaluated"
             )
-            console.print(f"  {version_id[:12]}  {precision}  {origin:8}  {escape(label)}  [dim]{seen}[/]")
+            console.print(f"  {version_id[:12]}  {task.precision}  {origin:8}  {escape(label)}  [dim]{seen}[/]")
 
 
 def named_after(result: Evaluation, file: str) -> Evaluation:

@@ -182,6 +182,11 @@ class Operator:
         """The output arrays, in the order of the C prototype (after the inputs)."""
         return tuple(a for a in self.arrays if a.output)
 
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """It in each of its precisions."""
+        return tuple(Task(self, precision) for precision in self.precisions)
+
     def compute_in(self, precision: Precision) -> str:
         """The arithmetic that bounds this operator in one precision: a name that ``Ceilings.flops`` takes."""
         return str(precision) if self.compute == "precision" else self.compute
@@ -203,3 +208,40 @@ class Task:
     def id(self) -> str:
         """For example ``"rms_norm/fp32"``."""
         return f"{self.operator.name}/{self.precision}"
+
+    def at(self, case: Case) -> Problem:
+        """The task at one case."""
+        return Problem(self, case)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A task at one case: what a kernel is called for, whatever its arrays hold."""
+
+    task: Task
+    case: Case
+
+    @property
+    def operator(self) -> Operator:
+        """What is computed."""
+        return self.task.operator
+
+    @property
+    def precision(self) -> Precision:
+        """Its element type."""
+        return self.task.precision
+
+    @property
+    def dims(self) -> dict[str, int]:
+        """The value of each dimension."""
+        return dict(self.case.dims)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that have to move."""
+        return self.operator.nbytes(self.precision.itemsize, **self.dims)
+
+    @property
+    def flops(self) -> int:
+        """The operations that have to be done."""
+        return self.operator.flops(**self.dims)

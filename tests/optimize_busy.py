@@ -23,7 +23,7 @@ from statistics import fmean
 
 from msbench import operators
 from msbench.model import Origin
-from msbench.spec import Precision
+from msbench.spec import Precision, Task
 from msbench.store.store import Store
 from tests.optimizing import fenced, planned
 from tests.providers.misbehaving import Request, Server
@@ -49,7 +49,7 @@ class StandIn:
 
     def _draft(self, operator: str, system: str) -> str:
         precision = Precision.BF16 if "here `__nv_bfloat16`" in system else Precision.FP32
-        known = operators.versions(operators.load(operator), precision)
+        known = operators.versions(Task(operators.load(operator), precision))
         best = next(version for version in known if version.origin is Origin.EXPERT)
         task = f"{operator}/{precision}"
         self._drafts[task] += 1

@@ -47,10 +47,10 @@ def run(job: dict[str, Any]) -> None:
 
     world = optimizing.World(tick=tick)
 
-    def evaluate(executor: Any, operator: Any, precision: Any, candidates: Any, plan: Any, **options: Any) -> Any:
+    def evaluate(executor: Any, task: Any, candidates: Any, plan: Any, **options: Any) -> Any:
         draft = candidates[-1]  # the others are what it is measured beside, as often as there are drafts
         assert plan.profile or not plan.measure or not store.evaluations(draft.id), f"{draft.label} is evaluated again"
-        return world.evaluate(executor, operator, precision, candidates, plan, **options)
+        return world.evaluate(executor, task, candidates, plan, **options)
 
     engine.evaluate = evaluate
     storing.put_all = around("put_all", storing.put_all)  # between the evaluations of one transaction

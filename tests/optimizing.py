@@ -94,8 +94,7 @@ class World:
     def evaluate(
         self,
         executor: Executor,
-        operator: Operator,
-        precision: Precision,
+        task: Task,
         candidates: Sequence[Candidate],
         plan: Plan,
         *,
@@ -104,6 +103,7 @@ class World:
     ) -> list[Evaluation]:
         """Stands in for ``harness.evaluate.evaluate``."""
         self.tick("evaluating")
+        operator = task.operator
         assert not plan.hot  # no step is judged by it, and it takes a third of a measurement
         whole = plan.cases == operator.cases
         if not plan.measure:
@@ -133,8 +133,7 @@ class World:
     def recall(
         self,
         executor: RecordedExecutor,
-        operator: Operator,
-        precision: Precision,
+        task: Task,
         candidates: Sequence[Candidate],
         plan: Plan,
         *,
@@ -143,7 +142,8 @@ class World:
     ) -> list[Evaluation]:
         """The same, on the recorded executor: a failure is found anew, times are those of earlier."""
         if not plan.measure:
-            return self.evaluate(executor, operator, precision, candidates, plan, command=command, progress=progress)
+            return self.evaluate(executor, task, candidates, plan, command=command, progress=progress)
+        operator = task.operator
         stored = executor.recall(operator, candidates, plan.recorded_with)
         found = [stored.get(c.id) or factories.failed(operator, c, Status(f"{_broken(c)}_failed")) for c in candidates]
         return [replace(e, executor=executor.name, command=command, started_at=now()) for e in found]

@@ -18,7 +18,7 @@ from msbench.harness.check.compare import compare, expect, expected, outliers, p
 from msbench.harness.check.schedule import work
 from msbench.harness.inputs import Draw, generate
 from msbench.operators import patchwork
-from msbench.spec import Case, Operator, Precision, Split
+from msbench.spec import Case, Operator, Precision, Split, Task
 
 Arrays = dict[str, Any]
 FP32, BF16 = Precision.FP32, Precision.BF16
@@ -32,8 +32,8 @@ def case(distribution: str = "uniform", **dims: int) -> Case:
 
 def ratio(op: Operator, precision: Precision, case: Case, seed: int, compute: Callable[[Arrays], Any]) -> float:
     """The worst error over its bound of ``compute`` on float32 copies of the inputs, rounded to the precision."""
-    inputs = generate(op, precision, case, seed, np)
-    references, bounds = expected(op, precision, case, inputs, np)
+    inputs = generate(Task(op, precision).at(case), seed, np)
+    references, bounds = expected(Task(op, precision).at(case), inputs, np)
     [name] = references
     wide = {n: a if a.dtype.kind == "i" else a.astype(np.float32) for n, a in inputs.items()}
     with np.errstate(all="ignore"):
@@ -368,7 +368,7 @@ def test_the_running_maximum_of_a_scan_s_bound() -> None:
     """The bound must see the largest partial sum, of which the last sums of a sorted input show nothing."""
     here = case("sorted", N=50_000)
     references, bounds = expected(
-        OPERATORS["prefix_sum"], FP32, here, generate(OPERATORS["prefix_sum"], FP32, here, 1, np), np
+        Task(OPERATORS["prefix_sum"], FP32).at(here), generate(Task(OPERATORS["prefix_sum"], FP32).at(here), 1, np), np
     )
     deepest = np.abs(references["y"]).max()
     assert np.abs(references["y"][-1]) < deepest / 1000
@@ -383,10 +383,11 @@ def test_a_few_outliers_move_results_far_beyond_their_bounds(op: Operator, preci
     works = {case: work(op, case) for case in op.cases}
     limit = max(3e7, min(works.values()))
     at = max((case for case in op.cases if works[case] <= limit), key=works.__getitem__)
-    drawn = prepare(op, precision, at, 0, np)
+    problem = Task(op, precision).at(at)
+    drawn = prepare(problem, 0, np)
     inputs = {name: array.copy() for name, array in drawn.inputs.items()}
-    touch(op, at, 0, inputs, outliers(op, precision, at, 0, np), np)
-    touched = expect(op, precision, at, 0, inputs, np)
+    touch(problem, 0, inputs, outliers(problem, 0, np), np)
+    touched = expect(problem, 0, inputs, np)
     with np.errstate(all="ignore"):
         moved = [
             float(np.nanmax(abs(touched.references[name] - one) / drawn.bounds[name]))
@@ -413,12 +414,12 @@ def test_terms_that_get_lost_beside_a_large_one_are_no_fault(seed: int, gap: flo
 
     inputs: Arrays = {"x": row}
     softmax, attention = operators.load("softmax"), operators.load("softmax_attention")
-    references, bounds = expected(softmax, FP32, case(N=1, C=count), inputs, np)
+    references, bounds = expected(Task(softmax, FP32).at(case(N=1, C=count)), inputs, np)
     weights, sums = weighted_sums(row, values)
     assert compare(references["y"], bounds["y"], weights, np).worst <= 1
 
     inputs = {"Q": np.ones((1, 1), np.float32), "K": row.T, "V": values}
-    references, bounds = expected(attention, FP32, case(q=1, kv=count, d=1, dv=2), inputs, np)
+    references, bounds = expected(Task(attention, FP32).at(case(q=1, kv=count, d=1, dv=2)), inputs, np)
     assert compare(references["Y"], bounds["Y"], sums, np).worst <= 1
 
 
@@ -444,7 +445,9 @@ def test_scores_that_tensor_cores_truncate_are_no_fault() -> None:
     V[[100, 500, 900]] = rng.uniform(0.5, 1, (3, 8))
     inputs: Arrays = {name: a.astype(ml_dtypes.bfloat16) for name, a in (("Q", Q), ("K", K), ("V", V))}
     Q, K, V = (a.astype(np.float64) for a in inputs.values())
-    references, bounds = expected(operators.load("softmax_attention"), BF16, case(q=q, kv=kv, d=d, dv=8), inputs, np)
+    references, bounds = expected(
+        Task(operators.load("softmax_attention"), BF16).at(case(q=q, kv=kv, d=d, dv=8)), inputs, np
+    )
 
     def worst(bits: int) -> float:
         scores = truncated_product(Q, K.T, bits) / np.sqrt(d)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msbench import operators
 from msbench.errors import UnknownNameError
 from msbench.harness.inputs import generate
-from msbench.spec import Case, Operator, Precision, Scalar, Split
+from msbench.spec import Case, Operator, Precision, Scalar, Split, Task
 
 
 def ids(cases: tuple[Case, ...]) -> list[str]:
@@ -71,7 +71,7 @@ def test_the_twin_of_every_operator_can_be_drawn(name: str) -> None:
         return
     assert twin is not None and (twin.dims, twin.scalars, twin.split) == (large.dims, large.scalars, Split.LARGE)
     drawn, plain = (
-        generate(op, Precision.FP32, dataclasses.replace(one, dims=small.dims), 0, np) for one in (twin, large)
+        generate(Task(op, Precision.FP32).at(dataclasses.replace(one, dims=small.dims)), 0, np) for one in (twin, large)
     )
     assert all(np.isfinite(array).all() for array in drawn.values())
     assert any(not np.array_equal(drawn[array], plain[array]) for array in plain)

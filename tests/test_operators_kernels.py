@@ -23,7 +23,7 @@ from msbench.harness.check.compare import compare, expected
 from msbench.harness.check.schedule import schedule
 from msbench.harness.inputs import generate, storage_dtype
 from msbench.harness.protocols import Plan
-from msbench.spec import Case, Operator, Precision, Split
+from msbench.spec import Case, Operator, Precision, Split, Task
 from tests import turns
 from tests.forks import FORKS
 
@@ -33,7 +33,7 @@ def build(op: Operator, precision: Precision, source: str) -> ctypes.CDLL:
         source,
         f"{op.name}.cu",
         include_dirs=[resources.include_dir()],
-        preinclude=operators.header(op, precision),
+        preinclude=operators.header(Task(op, precision)),
     )
     library = ctypes.CDLL(str(built.library))
     library.msbench_workspace.restype = ctypes.c_size_t
@@ -66,12 +66,12 @@ SEEDS = int(os.environ.get("MSBENCH_TEST_SEEDS", "150"))
 def mistakes(name: str, precision: Precision, ops_dir: Path | None = None) -> list[str]:
     """What an operator's naive kernel gets wrong on held-out cases."""
     op = operators.load(name, ops_dir)
-    library = build(op, precision, operators.versions(op, precision)[0].source)
+    library = build(op, precision, operators.versions(Task(op, precision))[0].source)
     found = []
     cases = operators.heldout(op, seed=20, count=SEEDS, max_elements=6000)
     for seed, case in turns.share([*zip(range(SEEDS), cycle(cases))]):
-        inputs = generate(op, precision, case, seed, np)
-        references, bounds = expected(op, precision, case, inputs, np)
+        inputs = generate(Task(op, precision).at(case), seed, np)
+        references, bounds = expected(Task(op, precision).at(case), inputs, np)
         for output, got in launch(library, op, precision, case, inputs).items():
             verdict = compare(references[output], bounds[output], got, np)
             if verdict.wrong:
@@ -85,7 +85,7 @@ FEW_SEEDS = 20
 def overlooked(name: str, precision: Precision) -> list[str]:
     """The scalars that a kernel may ignore, and pass every full check on a processor with uniform inputs."""
     op = operators.load(name)
-    library = build(op, precision, operators.versions(op, precision)[0].source)
+    library = build(op, precision, operators.versions(Task(op, precision))[0].source)
     public, found = {case.dims for case in op.cases}, []
     for seed in range(FEW_SEEDS):
         plan = Plan(operators.select_cases(op, "smallest"), seed=seed)
@@ -99,8 +99,8 @@ def overlooked(name: str, precision: Precision) -> list[str]:
 
 def ignores(library: ctypes.CDLL, op: Operator, precision: Precision, case: Case, seed: int, scalar: str) -> bool:
     """Whether a case says nothing against a kernel for which a scalar always has its usual value."""
-    inputs = generate(op, precision, case, seed, np)
-    references, bounds = expected(op, precision, case, inputs, np)
+    inputs = generate(Task(op, precision).at(case), seed, np)
+    references, bounds = expected(Task(op, precision).at(case), inputs, np)
     told = replace(case, scalars=tuple(pair for pair in case.scalars if pair[0] != scalar))
     outputs = launch(library, op, precision, told, inputs)
     return not any(compare(references[name], bounds[name], got, np).wrong for name, got in outputs.items())
@@ -162,7 +162,7 @@ extern "C" cudaError_t vector_add(const scalar_t* A, const scalar_t* B, scalar_t
 def help_out(precision: Precision) -> tuple[Any, Any, Any]:
     op = operators.load("vector_add")
     case = Case((("N", 200),), Split.HELDOUT, "integers")
-    inputs = generate(op, precision, case, 3, np)
+    inputs = generate(Task(op, precision).at(case), 3, np)
     outputs = launch(build(op, precision, HELPERS), op, precision, case, inputs)
     return tuple(array.astype(np.float64) for array in (inputs["A"], inputs["B"], outputs["C"]))
 

@@ -14,7 +14,7 @@ from msbench.harness.check.compare import compare, expected
 from msbench.harness.inputs import generate
 from msbench.model import Candidate, Origin
 from msbench.operators import patchwork
-from msbench.spec import Case, Operator, Precision, Split
+from msbench.spec import Case, Operator, Precision, Split, Task
 
 FP32, BF16 = Precision.FP32, Precision.BF16
 FLT_MAX = float(np.finfo(np.float32).max)
@@ -81,8 +81,8 @@ FINITE = [
 def test_references_agree_with_their_definition(name: str, dims: dict[str, int], distribution: str) -> None:
     op = OPERATORS[name]
     here = case(distribution, **dims)
-    inputs = generate(op, FP32, here, 1, np)
-    references, bounds = expected(op, FP32, here, inputs, np)
+    inputs = generate(Task(op, FP32).at(here), 1, np)
+    references, bounds = expected(Task(op, FP32).at(here), inputs, np)
     exact = {n: a.astype(np.float64) for n, a in inputs.items()}
     slow = globals()[f"slow_{name}"](**exact, **op.scalar_values(here), **dims)
     for output in op.outputs:
@@ -99,7 +99,7 @@ def test_finite_references_have_finite_bounds_beside_nan_and_infinity(name: str)
     for seed in range(9):
         for distribution in patchwork.NAMES:
             here = case(distribution, **SIZES[name][1])
-            references, bounds = expected(op, FP32, here, generate(op, FP32, here, seed, np), np)
+            references, bounds = expected(Task(op, FP32).at(here), generate(Task(op, FP32).at(here), seed, np), np)
             for output, reference in references.items():
                 assert np.isfinite(bounds[output][np.isfinite(reference)]).all()
 
@@ -140,8 +140,8 @@ def closeness(statistics: Any, distribution: str, N: int, seed: int, fused: bool
     """The largest error over bound of a batch normalisation in fp32 with these statistics."""
     op = OPERATORS["batch_norm"]
     here = case(distribution, N=N, C=16)
-    inputs = generate(op, FP32, here, seed, np)
-    references, bounds = expected(op, FP32, here, inputs, np)
+    inputs = generate(Task(op, FP32).at(here), seed, np)
+    references, bounds = expected(Task(op, FP32).at(here), inputs, np)
     with np.errstate(all="ignore"):
         mean, variance = statistics(inputs["x"])
         scale = inputs["gamma"] / np.sqrt(variance + np.float32(1e-5))
@@ -175,11 +175,13 @@ def passes(op: Operator, source: str, here: Case) -> bool:
         candidate = Candidate(op.name, FP32, source, Origin.EXTERNAL)
         built = executor.build(op, candidate)
         assert built.failure is None, built.log
-        return all(r.passed for r in check_case(executor, executor.open(op, built, candidate), op, FP32, here, 1))
+        return all(
+            r.passed for r in check_case(executor, executor.open(op, built, candidate), Task(op, FP32).at(here), 1)
+        )
 
 
 def edited(op: Operator, *edits: tuple[str, str]) -> str:
-    return operators.Mutant("", edits).source(operators.versions(op, FP32)[0].source)
+    return operators.Mutant("", edits).source(operators.versions(Task(op, FP32))[0].source)
 
 
 def test_the_check_finds_a_one_pass_variance() -> None:
@@ -217,7 +219,7 @@ def test_a_light_state_of_large_values_may_outweigh_a_heavy_one_of_small_values(
     """In patches some weights are e^-80 of the other, and their values times that still count."""
     op = operators.load("merge_attn_states")
     case = Case((("T", 500), ("H", 4), ("D", 64)), Split.ODD, "patchwork")
-    drawn = {name: array.astype(np.float64) for name, array in generate(op, FP32, case, 1, np).items()}
+    drawn = {name: array.astype(np.float64) for name, array in generate(Task(op, FP32).at(case), 1, np).items()}
     with np.errstate(invalid="ignore"):
         gap = np.abs(drawn["la"] - drawn["lb"])
         assert 0.02 < (np.isfinite(gap) & (gap > 52)).mean() < 0.2
@@ -232,7 +234,7 @@ def test_some_queries_have_no_score_above_what_may_stand_for_minus_infinity(name
     op = operators.load(name)
     dims = {"q": 60, "kv": 40, "d": 8, "dv": 8, "B": 1, "H": 2, "S": 40, "D": 64}
     case = Case(tuple((dim.name, dims[dim.name]) for dim in op.dims), Split.ODD, "patchwork")
-    drawn = generate(op, FP32, case, 1, np)
+    drawn = generate(Task(op, FP32).at(case), 1, np)
     with np.errstate(invalid="ignore"):
         if name == "softmax_attention":
             largest = (drawn["Q"].astype(np.float64) @ drawn["K"].T / math.sqrt(8)).max(axis=1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msbench import operators, resources
 from msbench.errors import SpecError, UnknownNameError
 from msbench.model import Candidate, Origin
-from msbench.spec import Array, Operator, Precision, Split
+from msbench.spec import Array, Operator, Precision, Split, Task
 
 EIGHT = (
     "matrix_mul",
@@ -65,7 +65,7 @@ def test_the_eight_operators_are_there_and_valid() -> None:
 def test_every_task_has_a_naive_kernel_and_a_library_baseline(name: str) -> None:
     op = operators.load(name)
     for precision in Precision:
-        first, *others = operators.versions(op, precision)
+        first, *others = operators.versions(Task(op, precision))
         assert (first.origin, first.label) == (Origin.NAIVE, "naive")
         assert Origin.LIBRARY in {v.origin for v in others}
         for version in (first, *others):
@@ -74,7 +74,7 @@ def test_every_task_has_a_naive_kernel_and_a_library_baseline(name: str) -> None
 
 def test_geam_is_a_baseline_of_fp32_only() -> None:
     op = operators.load("matrix_transpose")
-    labels = {p: {v.label for v in operators.versions(op, p)} for p in Precision}
+    labels = {p: {v.label for v in operators.versions(Task(op, p))} for p in Precision}
     assert "cublas" in labels[Precision.FP32]
     assert "cublas" not in labels[Precision.BF16]
     assert "cublaslt" in labels[Precision.BF16]
@@ -267,14 +267,14 @@ def test_a_spec_without_an_operator_is_told_what_to_declare(tmp_path: Path) -> N
 def test_an_operator_without_a_naive_kernel_is_refused(tmp_path: Path) -> None:
     op = operators.load("double_it", write(tmp_path))
     with pytest.raises(SpecError, match=r"naive\.cu is missing"):
-        operators.versions(op, Precision.FP32)
+        operators.versions(Task(op, Precision.FP32))
 
 
 def test_a_directive_with_an_unknown_precision_is_refused(tmp_path: Path) -> None:
     op = operators.load("double_it", write(tmp_path))
     (tmp_path / "double_it" / "naive.cu").write_text("// msbench: precisions fp64\n")
     with pytest.raises(SpecError, match=r"naive: directive 'precisions': 'fp64'.*Known: fp32, bf16"):
-        operators.versions(op, Precision.FP32)
+        operators.versions(Task(op, Precision.FP32))
 
 
 def test_the_best_version_of_a_precision_is_found(tmp_path: Path) -> None:
@@ -283,10 +283,10 @@ def test_the_best_version_of_a_precision_is_found(tmp_path: Path) -> None:
     (folder / "naive.cu").write_text("// plain")
     (folder / "best").mkdir()
     (folder / "best" / "bf16.cu").write_text("// fast")
-    assert [v.label for v in operators.versions(op, Precision.FP32)] == ["naive"]
-    assert [(v.label, v.origin) for v in operators.versions(op, Precision.BF16)][1:] == [("best", Origin.EXPERT)]
+    assert [v.label for v in operators.versions(Task(op, Precision.FP32))] == ["naive"]
+    assert [(v.label, v.origin) for v in operators.versions(Task(op, Precision.BF16))][1:] == [("best", Origin.EXPERT)]
     (folder / "best.cu").write_text("// for both")
-    sources = {p: [v.source for v in operators.versions(op, p) if v.label == "best"] for p in Precision}
+    sources = {p: [v.source for v in operators.versions(Task(op, p)) if v.label == "best"] for p in Precision}
     assert sources[Precision.FP32] == ["// for both\n"]
     assert sources[Precision.BF16] != ["// for both\n"]
 
@@ -350,7 +350,7 @@ def test_index_arrays_are_int32_in_both_precisions() -> None:
 
 def test_the_header_spells_the_precision() -> None:
     op = operators.load("vector_add")
-    fp32, bf16 = (operators.header(op, p) for p in Precision)
+    fp32, bf16 = (operators.header(Task(op, p)) for p in Precision)
     assert "typedef float scalar_t;" in fp32 and "#define MSBENCH_FP32 1" in fp32
     assert "typedef __nv_bfloat16 scalar_t;" in bf16 and "#define MSBENCH_BF16 1" in bf16
 
@@ -386,7 +386,7 @@ def test_a_new_operator_loads_and_has_a_kernel(tmp_path: Path) -> None:
     written = operators.scaffold("my_first", tmp_path)
     assert [path.name for path in written] == ["spec.py", "naive.cu"]
     op = operators.load("my_first", tmp_path)
-    [naive] = operators.versions(op, Precision.BF16)
+    [naive] = operators.versions(Task(op, Precision.BF16))
     assert "cudaError_t my_first(" in naive.source
     assert operators.heldout(op, 1)
 

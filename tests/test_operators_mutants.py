@@ -19,7 +19,7 @@ from msbench.errors import SpecError
 from msbench.harness.check.schedule import work
 from msbench.model import Fault, Study
 from msbench.operators.mutants import FILE, Mutant
-from msbench.spec import Case, Operator, Precision, Split
+from msbench.spec import Case, Operator, Precision, Split, Task
 from msbench.store.proofs import proofs
 from msbench.store.store import Store
 from msbench.store.union import check_files
@@ -52,7 +52,7 @@ def sample(op: Operator, mutant: Mutant) -> list[Case]:
 
 def look(op: Operator, precision: Precision, wanted: dict[Mutant, list[Case]]) -> list[Verdict]:
     with executors.pick("cpu") as executor:
-        ((_, verdicts),) = surveys(executor, [Survey(op, precision, wanted)], seed=1)
+        ((_, verdicts),) = surveys(executor, [Survey(Task(op, precision), wanted)], seed=1)
         return verdicts
 
 

@@ -14,7 +14,7 @@ from msbench import bounds, operators
 from msbench.harness.check.compare import expected
 from msbench.harness.inputs import Draw, generate
 from msbench.operators import patchwork, sparse
-from msbench.spec import Case, Precision, Split
+from msbench.spec import Case, Precision, Split, Task
 
 FP32 = Precision.FP32
 FORMATS = ("csr", "coo", "csc", "ell")
@@ -58,8 +58,8 @@ def test_references_agree_with_scipy(name: str, distribution: str, monkeypatch: 
         monkeypatch.setattr(sparse, "_SLAB", slab)
         for rows, cols, entries in ((1, 1, 1), (9, 4, 20), (40, 30, 250), (30, 70, 9)):
             here = case(name, distribution, rows, cols, entries)
-            arrays = generate(op, FP32, here, 1, np)
-            [reference], [bound] = (list(part.values()) for part in expected(op, FP32, here, arrays, np))
+            arrays = generate(Task(op, FP32).at(here), 1, np)
+            [reference], [bound] = (list(part.values()) for part in expected(Task(op, FP32).at(here), arrays, np))
             right = matrix(name, arrays, rows, cols) @ arrays["X" if "mm" in name else "x"].astype(np.float64)
             np.testing.assert_allclose(reference, right, rtol=1e-13, atol=1e-14 * max(1e-300, np.abs(right).max()))
             assert bound.shape == reference.shape and (bound >= 0).all() and np.isfinite(bound).all()
@@ -93,8 +93,8 @@ def test_right_sums_in_any_order_are_within_the_bound(order: str, distribution: 
     op = operators.load("spmv_coo")
     for seed in range(3):
         here = case("spmv_coo", distribution, rows, 3 * sparse.LONGEST_MEAN, nnz)
-        arrays = generate(op, FP32, here, seed, np)
-        references, limits = expected(op, FP32, here, arrays, np)
+        arrays = generate(Task(op, FP32).at(here), seed, np)
+        references, limits = expected(Task(op, FP32).at(here), arrays, np)
         exact = arrays["values"].astype(np.float64), arrays["row_indices"], arrays["col_indices"]
         with np.errstate(invalid="ignore"):  # patches have infinities
             got = fp32_sums(order, sparse.from_coo(*exact), arrays["x"].astype(np.float64), rows)
@@ -107,9 +107,9 @@ def test_sums_by_atomic_additions_may_flush_what_is_subnormal(seed: int) -> None
     """Products around 2⁻¹¹², of which partial sums get close to zero now and then."""
     op = operators.load("spmv_coo")
     here = case("spmv_coo", "tiny", 4, 3000, 12000)
-    arrays = generate(op, FP32, here, seed, np)
+    arrays = generate(Task(op, FP32).at(here), seed, np)
     arrays["x"] *= np.float32(2.0**-13)
-    references, limits = expected(op, FP32, here, arrays, np)
+    references, limits = expected(Task(op, FP32).at(here), arrays, np)
     sums = np.zeros(4, np.float32)
     for row, col, value in zip(arrays["row_indices"], arrays["col_indices"], arrays["values"], strict=True):
         sum_ = np.float32(sums[row] + value * arrays["x"][col])
@@ -125,7 +125,8 @@ def test_finite_references_have_finite_bounds_beside_nan_and_infinity(name: str)
     for seed in range(5):
         here = case(name, "nonfinite", 20, 9, 60)
         [reference], [bound] = (
-            list(part.values()) for part in expected(op, FP32, here, generate(op, FP32, here, seed, np), np)
+            list(part.values())
+            for part in expected(Task(op, FP32).at(here), generate(Task(op, FP32).at(here), seed, np), np)
         )
         assert not np.isfinite(reference).all() and np.isfinite(reference).any()
         assert np.isfinite(bound[np.isfinite(reference)]).all()
@@ -282,9 +283,9 @@ def test_an_infinite_value_meets_a_zero_which_may_not_be_skipped(name: str) -> N
     op = operators.load(name)
     case = Case((("rows", 300), ("cols", 200), ("nnz", 900), ("K", 24)), Split.ODD, "patchwork")
     for seed in range(4):
-        inputs = generate(op, Precision.FP32, case, seed, np)
+        inputs = generate(Task(op, Precision.FP32).at(case), seed, np)
         rows = inputs["row_indices"][np.isinf(inputs["values"])]
         assert 0 < len(set(rows.tolist())) < 20
         columns = np.flatnonzero((inputs["X"] == 0).mean(axis=0) > 0.9)
-        (exact,) = expected(op, Precision.FP32, case, inputs, np)[0].values()
+        (exact,) = expected(Task(op, Precision.FP32).at(case), inputs, np)[0].values()
         assert np.isnan(exact[rows][:, columns]).any()

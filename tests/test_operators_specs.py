@@ -15,7 +15,7 @@ from msbench.harness.check.compare import expected
 from msbench.harness.inputs import generate
 from msbench.model import Origin
 from msbench.operators import patchwork
-from msbench.spec import Case, Precision, Split
+from msbench.spec import Case, Precision, Split, Task
 
 Arrays = dict[str, Any]
 FP32, BF16 = Precision.FP32, Precision.BF16
@@ -97,8 +97,8 @@ FINITE = [
 def test_references_agree_with_their_definition(name: str, dims: dict[str, int], distribution: str) -> None:
     op = OPERATORS[name]
     here = case(distribution, **dims)
-    inputs = generate(op, FP32, here, 1, np)
-    references, bounds = expected(op, FP32, here, inputs, np)
+    inputs = generate(Task(op, FP32).at(here), 1, np)
+    references, bounds = expected(Task(op, FP32).at(here), inputs, np)
     exact = {n: a if a.dtype.kind == "i" else a.astype(np.float64) for n, a in inputs.items()}
     slow = globals()[f"slow_{name}"](**exact, **op.scalar_values(here), **dims)
     [output] = op.outputs
@@ -117,7 +117,7 @@ def test_finite_references_have_finite_bounds_beside_nan_and_infinity(name: str)
     for seed in range(12):
         for distribution in ("nonfinite", *patchwork.NAMES):
             here = case(distribution, **SIZES[name][1])
-            references, bounds = expected(op, FP32, here, generate(op, FP32, here, seed, np), np)
+            references, bounds = expected(Task(op, FP32).at(here), generate(Task(op, FP32).at(here), seed, np), np)
             [reference], [bound] = references.values(), bounds.values()
             bound = np.broadcast_to(bound, reference.shape)
             inside.append(not np.isfinite(reference).all())
@@ -146,7 +146,7 @@ def test_bytes_and_operations_are_those_of_the_definition() -> None:
 @pytest.mark.parametrize("precision", list(Precision))
 @pytest.mark.parametrize("name", OPERATORS)
 def test_every_task_has_a_bar(name: str, precision: Precision) -> None:
-    origins = [version.origin for version in operators.versions(OPERATORS[name], precision)]
+    origins = [version.origin for version in operators.versions(Task(OPERATORS[name], precision))]
     assert origins.count(Origin.NAIVE) == 1
     assert Origin.LIBRARY in origins
     assert OPERATORS[name].library_note
@@ -190,7 +190,7 @@ def test_the_public_cases() -> None:
 
 def row_lengths(distribution: str, rows: int, cols: int, nnz: int, seed: int = 0) -> tuple[Any, Arrays]:
     here = case(distribution, rows=rows, cols=cols, nnz=nnz)
-    inputs = generate(OPERATORS["spmv_csr"], FP32, here, seed, np)
+    inputs = generate(Task(OPERATORS["spmv_csr"], FP32).at(here), seed, np)
     return np.diff(inputs["row_offsets"]), inputs
 
 
@@ -219,9 +219,9 @@ def test_cupy_and_numpy_expect_the_same(name: str) -> None:
 
     op = OPERATORS[name]
     for here in operators.heldout(op, seed=1, count=12, max_elements=20_000):
-        inputs = generate(op, BF16, here, 1, np)
-        references, bounds = expected(op, BF16, here, inputs, np)
-        on_gpu = expected(op, BF16, here, generate(op, BF16, here, 1, cupy), cupy)
+        inputs = generate(Task(op, BF16).at(here), 1, np)
+        references, bounds = expected(Task(op, BF16).at(here), inputs, np)
+        on_gpu = expected(Task(op, BF16).at(here), generate(Task(op, BF16).at(here), 1, cupy), cupy)
         for output, exact in references.items():
             scale = np.nanmax(np.abs(exact), initial=0, where=np.isfinite(exact))
             np.testing.assert_allclose(cupy.asnumpy(on_gpu[0][output]), exact, rtol=1e-12, atol=1e-13 * scale)

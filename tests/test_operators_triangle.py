@@ -14,7 +14,7 @@ import pytest
 
 from msbench import operators
 from msbench.harness.inputs import generate
-from msbench.spec import Precision, Split
+from msbench.spec import Precision, Split, Task
 
 OP = operators.load("triangle_attention")
 SPEC: Any = SimpleNamespace(**OP.reference.__globals__)
@@ -51,7 +51,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize("distribution", OP.distributions)
 def test_the_kernel_s_sums_are_those_of_arrays_of_all_pairs(kernel: Any, distribution: str) -> None:
     case = replace(ODD, distribution=distribution)
-    inputs = {n: a.astype(np.float64) for n, a in generate(OP, Precision.FP32, case, 3, np).items()}
+    inputs = {n: a.astype(np.float64) for n, a in generate(Task(OP, Precision.FP32).at(case), 3, np).items()}
     sizes = dict(case.dims)
     with np.errstate(all="ignore"):
         expected = SPEC.sums(np, **inputs, **sizes)
@@ -74,7 +74,7 @@ def test_the_kernel_s_sums_are_those_of_arrays_of_all_pairs(kernel: Any, distrib
 def test_a_gpu_gives_the_same(distribution: str) -> None:
     cupy = pytest.importorskip("cupy")
     case = replace(ODD, distribution=distribution)
-    inputs = {n: a.astype(np.float64) for n, a in generate(OP, Precision.FP32, case, 3, np).items()}
+    inputs = {n: a.astype(np.float64) for n, a in generate(Task(OP, Precision.FP32).at(case), 3, np).items()}
     with np.errstate(all="ignore"):
         expected = SPEC.sums(np, **inputs, **dict(case.dims))
     found = SPEC.sums(cupy, **{n: cupy.asarray(a) for n, a in inputs.items()}, **dict(case.dims))

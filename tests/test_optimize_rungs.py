@@ -50,33 +50,33 @@ def go(task: Task, store: Store, story: dict[str, list[str]], rounds: int) -> Su
 
 
 def test_one_case_stands_for_each_regime_and_the_smallest_and_an_odd_one_come_first() -> None:
-    found = rungs.regimes(OP, Precision.FP32, OP.cases, factories.CEILINGS)
+    found = rungs.regimes(Task(OP, Precision.FP32), OP.cases, factories.CEILINGS)
     bounds = [OP.nbytes(4, **dict(case.dims)) / factories.CEILINGS.copy_bytes_per_s * 1e9 for case in found]
     launch = factories.CEILINGS.launch_ns
     assert len(found) == 3 and bounds[0] <= 3 * launch < bounds[1] <= 30 * launch < bounds[2]
     assert found[-1] == max(OP.cases, key=lambda case: case.dims)
-    assert rungs.regimes(OP, Precision.FP32, OP.cases[:2], factories.CEILINGS) == OP.cases[1:2]
-    screening = rungs.screening(OP, Precision.FP32, Plan(OP.cases, profile=True), factories.CEILINGS)
+    assert rungs.regimes(Task(OP, Precision.FP32), OP.cases[:2], factories.CEILINGS) == OP.cases[1:2]
+    screening = rungs.screening(Task(OP, Precision.FP32), Plan(OP.cases, profile=True), factories.CEILINGS)
     assert screening is not None and screening.cases[0] == OP.cases[0] and screening.cases[1].split is Split.ODD
     assert len(screening.cases) == 5 and (screening.checks, screening.sittings, screening.profile) == (
         Checks.QUICK,
         1,
         False,
     )
-    assert rungs.screening(OP, Precision.FP32, Plan(OP.cases[:3]), None) is None
+    assert rungs.screening(Task(OP, Precision.FP32), Plan(OP.cases[:3]), None) is None
 
 
 def test_one_case_of_each_regime_is_profiled_unless_calls_are_long_or_have_many_kernels() -> None:
     naive = Candidate(OP.name, Precision.FP32, "", Origin.NAIVE, "naive")
     plan, ceilings = Plan(OP.cases), factories.CEILINGS
     (fast,) = factories.measured(OP, {naive: 0.5})
-    whole = rungs.profiling(OP, Precision.FP32, plan, ceilings, fast)
-    assert whole.cases == rungs.regimes(OP, Precision.FP32, OP.cases, ceilings) and whole.profile
+    whole = rungs.profiling(Task(OP, Precision.FP32), plan, ceilings, fast)
+    assert whole.cases == rungs.regimes(Task(OP, Precision.FP32), OP.cases, ceilings) and whole.profile
     long = replace(fast, measurements=tuple(replace(m, samples_ns=((2e7,),)) for m in fast.measurements))
-    assert len(rungs.profiling(OP, Precision.FP32, plan, ceilings, long).cases) == 1
+    assert len(rungs.profiling(Task(OP, Precision.FP32), plan, ceilings, long).cases) == 1
     kernels = [{"kind": "kernel"}] * (rungs.PROFILED_KERNELS + 1)
     many = replace(fast, record={"case": "", "summary": "", "nodes": kernels})
-    assert rungs.profiling(OP, Precision.FP32, plan, ceilings, many).cases == whole.cases[-1:]
+    assert rungs.profiling(Task(OP, Precision.FP32), plan, ceilings, many).cases == whole.cases[-1:]
 
 
 def test_only_what_is_not_clearly_slower_is_measured_in_full(task: Task, store: Store, world: World) -> None:

@@ -47,17 +47,14 @@ class Desk:
         self, executor: Any, jobs: Sequence[Job], *, command: str, progress: Any, build: Any, referees: Any
     ) -> Iterator[tuple[Job, list[Evaluation] | Exception]]:
         assert self.held == 1
-        self.batches.append(sorted((job.task, job.candidates[-1].label) for job in jobs))
+        self.batches.append(sorted((job.task.id, job.candidates[-1].label) for job in jobs))
         for job in jobs:
             if self.end and len(self.batches) > 1:
                 raise self.end
             refused = self.refuse(job)
             yield (
                 job,
-                refused
-                or self.world.evaluate(
-                    executor, job.operator, job.precision, job.candidates, job.plan, command=command
-                ),
+                refused or self.world.evaluate(executor, job.task, job.candidates, job.plan, command=command),
             )
 
 
@@ -176,7 +173,7 @@ def test_an_answer_to_another_version_of_its_prompt_is_set_aside(tmp_path: Path)
 def test_what_is_wrong_with_one_ends_no_other(desk: Desk, store: Store, tmp_path: Path) -> None:
     tasks = [named(tmp_path, name) for name in ("one", "broken", "refused", "four")]
     (tmp_path / "broken" / "naive.cu").write_text(kernel(broken="check"))
-    desk.refuse = lambda job: SpecError("Its spec is wrong.") if job.operator.name == "refused" else None
+    desk.refuse = lambda job: SpecError("Its spec is wrong.") if job.task.operator.name == "refused" else None
     ended = together(desk, [session(task, store, one_round(task)) for task in tasks])
     assert [one.summary.status if one.summary else str(one.error)[:12] for one in ended] == [
         "finished", "The naive ke", "Its spec is ", "finished",
@@ -187,15 +184,18 @@ def test_what_is_wrong_with_one_ends_no_other(desk: Desk, store: Store, tmp_path
 
 
 class Thinking(Scripted):
-    """Takes a while, and notes whether the device was held meanwhile."""
+    """Thinks until ``others`` think, too, and the device is free; notes whether it ever was."""
 
-    def __init__(self, desk: Desk, number: int, seconds: float) -> None:
+    def __init__(self, desk: Desk, number: int, others: threading.Barrier) -> None:
         super().__init__({})
-        self.desk, self.number, self.seconds = desk, number, seconds
+        self.desk, self.number, self.others = desk, number, others
         self.held: list[int] = []
 
     def complete(self, agent: str, messages: Sequence[Message], limits: Limits) -> Reply:
-        time.sleep(self.seconds)
+        self.others.wait(60)
+        deadline = time.monotonic() + 30
+        while self.desk.held and time.monotonic() < deadline:
+            time.sleep(0.02)
         self.held.append(self.desk.held)
         self.answers = {"planner": [planned(2.0)], "coder": [coded(f"op{self.number}")]}
         return super().complete(agent, messages, limits)
@@ -204,12 +204,11 @@ class Thinking(Scripted):
 def test_the_device_is_others_while_models_think_and_models_think_side_by_side(
     desk: Desk, store: Store, tmp_path: Path
 ) -> None:
-    thinkers = [Thinking(desk, i, 0.6) for i in range(4)]
-    begun = time.monotonic()
+    together_or_never = threading.Barrier(4)
+    thinkers = [Thinking(desk, i, together_or_never) for i in range(4)]
     runs = [session(named(tmp_path, f"op{i}"), store, thinker) for i, thinker in enumerate(thinkers)]
     assert all(one.summary for one in together(desk, runs))
-    assert time.monotonic() - begun < 4 * 2 * 0.6  # what they thought one after another
-    alone = Thinking(desk, 9, 0.6)
+    alone = Thinking(desk, 9, threading.Barrier(1))
     taken = desk.taken
     together(desk, [session(named(tmp_path, "op9"), store, alone)])
     assert alone.held == [0, 0] and 2 <= desk.taken - taken <= 4  # both baselines, the draft and its proof

@@ -19,7 +19,7 @@ from msbench.harness.protocols import Checks, Plan
 from msbench.model import Evaluation
 from msbench.optimize import Settings
 from msbench.optimize.hidden import plan_of_step
-from msbench.spec import Split
+from msbench.spec import Split, Task
 from msbench.store.store import Store
 from tests import factories
 
@@ -138,7 +138,7 @@ def test_a_replay_has_its_recordings_seed(monkeypatch: pytest.MonkeyPatch) -> No
     plan = Plan(operators.select_cases(op, "smallest"), checks=Checks.QUICK, seed=2**47 + 1)
     with Store("x.sqlite") as store:
         store.add_device(factories.GPU)
-        store.add_task(op, factories.FP32)
+        store.add_task(Task(op, factories.FP32))
         settings = Settings(plan, 0, None).stored()
         store.start_run(factories.run_row(op, run_id="r1", provider="manual", status="finished", settings=settings))
         store.add_call(

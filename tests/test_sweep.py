@@ -18,6 +18,7 @@ from msbench.harness.batch.job import Job
 from msbench.harness.evaluate import Plan
 from msbench.model import Candidate, Evaluation, Origin, Status
 from msbench.optimize.sweep import sweep
+from msbench.spec import Task
 from msbench.store.store import Store
 from tests import factories
 from tests.optimizing import FakeExecutor
@@ -95,7 +96,7 @@ def run(candidate: Candidate, store: Store, bench: Bench, monkeypatch: pytest.Mo
     monkeypatch.setattr("msbench.optimize.sweep.evaluate_all", bench)
     executor = options.pop("executor", FakeExecutor())
     return sweep(
-        executor, OP, candidate, Plan(OP.cases), store=lambda results: store.add_evaluations(OP, results),
+        executor, Task(OP, candidate.precision), candidate, Plan(OP.cases), store=lambda results: store.add_evaluations(OP, results),
         command="msbench sweep", progress=None, **options,
     )  # type: ignore[arg-type]  # fmt: skip
 

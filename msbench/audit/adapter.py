@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from msbench.audit.abi import Parameter, Symbol
 from msbench.model import Entry
 from msbench.operators import header, prototype
-from msbench.spec import Array, Operator, Precision
+from msbench.spec import Array, Operator, Precision, Task
 
 _REDZONE = 4096  # at least so much of the arena lies before the first array and behind the last
 
@@ -130,15 +130,16 @@ def entry(symbol: Symbol, op: Operator, count: int, link: tuple[str, ...]) -> En
     )
 
 
-def staged(op: Operator, precision: Precision) -> Entry:
+def staged(task: Task) -> Entry:
     """Our launcher behind host pointers, so that it is timed at the same task: inputs in, the launch, outputs out."""
+    op = task.operator
     arrays = [*op.inputs_, *op.outputs]
     ins = [(i, "arrays[{0}], on_host(arrays[{0}])", "HostToDevice") for i, a in enumerate(arrays) if not a.output]
     outs = [(i, "on_host(arrays[{0}]), arrays[{0}]", "DeviceToHost") for i, a in enumerate(arrays) if a.output]
 
     def copy(i: int, pointers: str, kind: str) -> str:
         places = re.sub(r"\b(arrays|on_host)\b", r"msbench_\1", pointers.format(i))
-        return f"cudaMemcpyAsync({places}, {_bytes(op, precision, arrays[i])}, cudaMemcpy{kind}, {stream})"
+        return f"cudaMemcpyAsync({places}, {_bytes(task, arrays[i])}, cudaMemcpy{kind}, {stream})"
 
     stream = "static_cast<cudaStream_t>(msbench_stream)"
     launch = (
@@ -149,11 +150,11 @@ def staged(op: Operator, precision: Precision) -> Entry:
     parts = [
         _SETUP,
         _MIRROR,
-        _function("prepare", [_reflected(op, precision)]),
+        _function("prepare", [_reflected(task)]),
         _function("call", steps, arguments),
         _function("finish", [_REFLECT_BACK]),
     ]
-    return Entry(before=header(op, precision), after="\n" + "\n".join(parts), function=op.name, prototype=prototype(op))
+    return Entry(before=header(task), after="\n" + "\n".join(parts), function=op.name, prototype=prototype(op))
 
 
 def _signature(symbol: Symbol, op: Operator, count: int) -> str:
@@ -198,23 +199,22 @@ def _value(symbol: Symbol, op: Operator, parameter: Parameter) -> str:
 
 def _prepared(symbol: Symbol, op: Operator) -> list[str]:
     """What the convention asks of the caller, as expressions that are CUDA errors."""
-    function, precision = symbol.function, symbol.precision
+    function, task = symbol.function, Task(op, symbol.precision)
     steps = []
     if function.zeroed:
-        steps += [
-            f"cudaMemset(msbench_arrays[{_position(op, a.name)}], 0, {_bytes(op, precision, a)})" for a in op.outputs
-        ]
+        steps += [f"cudaMemset(msbench_arrays[{_position(op, a.name)}], 0, {_bytes(task, a)})" for a in op.outputs]
     for output, given in function.in_place.items():
         places = (f"msbench_arrays[{_position(op, name)}]" for name in (output, given))
         array = next(a for a in op.outputs if a.name == output)
-        steps.append(f"cudaMemcpy({', '.join(places)}, {_bytes(op, precision, array)}, cudaMemcpyDeviceToDevice)")
+        steps.append(f"cudaMemcpy({', '.join(places)}, {_bytes(task, array)}, cudaMemcpyDeviceToDevice)")
     if symbol.host_pointers:
-        steps.append(_reflected(op, precision))
+        steps.append(_reflected(task))
     return [*steps, "cudaDeviceSynchronize()"]
 
 
-def _reflected(op: Operator, precision: Precision) -> str:
-    sizes = ", ".join(_bytes(op, precision, a) for a in (*op.inputs_, *op.outputs))
+def _reflected(task: Task) -> str:
+    op = task.operator
+    sizes = ", ".join(_bytes(task, a) for a in (*op.inputs_, *op.outputs))
     return f"[&] {{ const size_t msbench_sizes[] = {{{sizes}}}; return msbench_reflect(msbench_arrays, msbench_sizes, {len(op.arrays)}); }}()"
 
 
@@ -228,9 +228,9 @@ def _position(op: Operator, name: str) -> int:
     return [a.name for a in (*op.inputs_, *op.outputs)].index(name)
 
 
-def _bytes(op: Operator, precision: Precision, array: Array) -> str:
+def _bytes(task: Task, array: Array) -> str:
     """An array's size as C, for shapes that are products of dimensions and numbers."""
-    dims = [d.name for d in op.dims]
+    dims = [d.name for d in task.operator.dims]
     extents = [f"msbench_dims[{dims.index(text)}]" if text in dims else str(int(text)) for text in array.shape]
-    size = precision.itemsize if array.dtype == "T" else 4
+    size = task.precision.itemsize if array.dtype == "T" else 4
     return " * ".join(f"size_t({part})" for part in (*extents, size))

@@ -20,6 +20,7 @@ from msbench.harness.check.case import CaseCheck
 from msbench.harness.digest import harness_digest
 from msbench.harness.protocols import Executor, Plan, Progress
 from msbench.model import BuildResult, Candidate, digest
+from msbench.spec import Task
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ class _Task:
         self._symbol = symbol
         self._op = operators.load(symbol.function.operator)
         self._subjects = [Subject(file, self._op, executor) for file in files]
-        self._rivals = rivals_of(self._op, symbol.precision, symbol.host_pointers) if executor.measures else []
+        task = Task(self._op, symbol.precision)
+        self._rivals = rivals_of(task, symbol.host_pointers) if executor.measures else []
         self._begun: dict[Candidate, Future[BuildResult]] = {}
 
     def begin(self, pool: ThreadPoolExecutor) -> None:
@@ -131,7 +133,7 @@ def _check(executor: Executor, subjects: Sequence[Subject], item: Item, seed: in
     if not waiting:
         return
     try:
-        with CaseCheck(executor, waiting[0].op, waiting[0].precision, item.case, seed) as check:
+        with CaseCheck(executor, waiting[0].task.at(item.case), seed) as check:
             while waiting:
                 waiting[0].try_on(check, item)
                 waiting.pop(0)

@@ -25,7 +25,7 @@ from msbench.harness.inputs import generate
 from msbench.harness.protocols import CountsMemory, Executor, Runner
 from msbench.model import BuildResult, Candidate, Failure, Fault, Origin
 from msbench.operators import heldout, select_cases
-from msbench.spec import Case, Operator, Precision, Split
+from msbench.spec import Case, Operator, Precision, Split, Task
 
 _HARMLESS = (Fault.MISMATCH, Fault.UNWRITTEN, Fault.INPUT_CHANGED, Fault.NONDETERMINISTIC)
 _UNJUDGED = (Fault.UNSUPPORTED, Fault.SIGNATURE, Fault.FORBIDDEN)  # of a build: they don't tell whether the file is C++
@@ -134,7 +134,7 @@ def _with_uniform_inputs(case: Case, symbol: Symbol) -> Case:
 
 @dataclass(eq=False)
 class Subject:
-    """One file. ``op`` and ``precision`` are those of its symbol."""
+    """One file. ``op`` is its symbol's."""
 
     found: Found
     op: Operator
@@ -165,9 +165,9 @@ class Subject:
             self.remarks.append(f"calls {', '.join(self.found.calls)}")
 
     @property
-    def precision(self) -> Precision:
-        """Its element type."""
-        return self.symbol.precision
+    def task(self) -> Task:
+        """What it computes."""
+        return Task(self.op, self.symbol.precision)
 
     @property
     def alive(self) -> bool:
@@ -243,8 +243,9 @@ class Subject:
             runner = self.open()
             if not isinstance(runner, CountsMemory):
                 return
-            with self.executor.arena(Layout.of(self.op, self.precision, case)) as arena:
-                arena.write_inputs(generate(self.op, self.precision, case, seed, self.executor.xp))
+            asked = self.task.at(case)
+            with self.executor.arena(Layout.of(asked)) as arena:
+                arena.write_inputs(generate(asked, seed, self.executor.xp))
                 held = []
                 for _ in range(1 + _MORE_LAUNCHES):
                     runner.launch(arena, case)

@@ -20,7 +20,7 @@ from msbench.errors import WorkerError
 from msbench.harness.protocols import Executor, Plan, Progress, Runner
 from msbench.model import BuildResult, Candidate, Fault, Measurement, Origin
 from msbench.operators import versions
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Problem, Task
 from msbench.statistics import bootstrap_geometric_mean, log_ratios, median, round_centres
 
 
@@ -52,12 +52,12 @@ class _Version:
         return self.candidate.origin is Origin.LIBRARY
 
 
-def rivals_of(op: Operator, precision: Precision, host_pointers: bool) -> list[Candidate]:
+def rivals_of(task: Task, host_pointers: bool) -> list[Candidate]:
     """Our best version (the naive one where there is no better) and the library baselines."""
-    found = versions(op, precision)
+    found = versions(task)
     ours = next((c for c in reversed(found) if c.origin is Origin.EXPERT), found[0])
     wanted = [ours, *(c for c in found if c.origin is Origin.LIBRARY)]
-    return [replace(c, entry=adapter.staged(op, precision)) for c in wanted] if host_pointers else wanted
+    return [replace(c, entry=adapter.staged(task)) for c in wanted] if host_pointers else wanted
 
 
 def time_files(
@@ -79,11 +79,11 @@ def time_files(
     Raises:
         DeviceError: the device is lost.
     """
-    op, precision = subjects[0].op, subjects[0].precision
+    task = subjects[0].task
     with ExitStack() as stack:
         timed = {subject.found.name: _Version(subject.candidate, subject.open) for subject in subjects}
         against = [
-            _Version(candidate, partial(executor.open, op, build, candidate))
+            _Version(candidate, partial(executor.open, task.operator, build, candidate))
             for candidate, build in rivals.items()
             if build.failure is None
         ]
@@ -95,17 +95,16 @@ def time_files(
         for done, case in enumerate(cases, 1):
             if all(version.failure for version in timed.values()):
                 break
-            _time_case(executor, op, precision, case, everyone, plan)
+            _time_case(executor, task.at(case), everyone, plan)
             progress.advanced(done, len(cases), case.id)
         return {s.found.name: _told(s.verdict(), timed[s.found.name], against, cases, plan.seed) for s in subjects}
 
 
-def _time_case(
-    executor: Executor, op: Operator, precision: Precision, case: Case, everyone: Sequence[_Version], plan: Plan
-) -> None:
+def _time_case(executor: Executor, problem: Problem, everyone: Sequence[_Version], plan: Plan) -> None:
+    case = problem.case
     taking_part = {version: version.runner for version in everyone if version.runner and not version.failure}
     try:
-        measured = executor.measure(op, precision, case, list(taking_part.values()), replace(plan, cases=(case,)))
+        measured = executor.measure(problem, list(taking_part.values()), replace(plan, cases=(case,)))
     except MemoryError:
         for version in taking_part:
             version.failure = f"Case {case.id}: the device has not enough memory to time it."
@@ -113,7 +112,7 @@ def _time_case(
     for version, one in zip(taking_part, measured, strict=True):
         if version.is_library and one.failure and one.failure.fault is Fault.UNSUPPORTED:
             continue
-        impossible = None if one.failure else _impossible(executor, op, precision, one)
+        impossible = None if one.failure else _impossible(executor, problem, one)
         if one.failure or impossible:
             version.failure = one.failure.message if one.failure else f"Case {case.id}: {impossible}"
             version.wrong[case.id] = version.failure
@@ -121,15 +120,14 @@ def _time_case(
             version.measured[case] = one
 
 
-def _impossible(executor: Executor, op: Operator, precision: Precision, one: Measurement) -> str | None:
+def _impossible(executor: Executor, problem: Problem, one: Measurement) -> str | None:
     ceilings = executor.ceilings()
     if ceilings is None:
         return None
-    dims = dict(one.case.dims)
     return roofline.impossible(
         median([sample for samples in one.samples_ns for sample in samples]),
-        nbytes=op.nbytes(precision.itemsize, **dims),
-        flops=op.flops(**dims),
+        nbytes=problem.nbytes,
+        flops=problem.flops,
         ceilings=ceilings,
         l2_bytes=executor.device().l2_bytes,
         floor_ns=one.floor_ns,

@@ -37,7 +37,7 @@ from msbench.cli._options import (
 from msbench.cli._settings import origins, settings
 from msbench.errors import MsbenchError
 from msbench.model import Candidate, Origin, Status
-from msbench.spec import Case, Operator, Precision, Split
+from msbench.spec import Case, Operator, Precision, Split, Task
 
 if TYPE_CHECKING:
     from msbench.harness.batch.job import Job
@@ -81,14 +81,14 @@ def evaluate_file(
     """
     from msbench.harness.evaluate import Checks, Plan, evaluate
 
-    operator = operators.load(op, ops_dir)
+    task = Task(operators.load(op, ops_dir), precision)
     source = read_kernel(file)
     candidate = Candidate(op, precision, source, Origin.EXTERNAL, label=file.name)
-    known = {c.id: c for c in operators.versions(operator, precision)}
+    known = {c.id: c for c in operators.versions(task)}
     candidate = known.get(candidate.id, candidate)
     seed, command = seeded(seed)
     plan = Plan(
-        cases=operators.select_cases(operator, cases, seed),
+        cases=operators.select_cases(task.operator, cases, seed),
         checks=Checks.QUICK if quick else Checks.FULL,
         profile=profile,
         seed=seed,
@@ -103,13 +103,13 @@ def evaluate_file(
     ):
         rivals = [c for c in known.values() if c.origin in (Origin.NAIVE, Origin.LIBRARY)] if chosen.measures else []
         group = [candidate, *(c for c in rivals if c.id != candidate.id)]
-        results = evaluate(chosen, operator, precision, group, plan, command=command, progress=live)
-    store.add_evaluations(operator, results)
+        results = evaluate(chosen, task, group, plan, command=command, progress=live)
+    store.add_evaluations(task.operator, results)
     results = [report.named_after(results[0], file.name), *results[1:]]
     if as_json:
-        sys.stdout.write(json.dumps(report.as_json(operator, results), indent=1) + "\n")
+        sys.stdout.write(json.dumps(report.as_json(task.operator, results), indent=1) + "\n")
     else:
-        report.evaluation(out, operator, results)
+        report.evaluation(out, task.operator, results)
         report.repeat(out, repeated(command, db))
         out.print(f"recorded in {escape(store.where)}", soft_wrap=True)
     if results[0].status is not Status.PASSED:
@@ -213,15 +213,14 @@ def bench(
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live, ExitStack() as last:
         jobs = [
             Job(
-                task.operator,
-                task.precision,
-                tuple(c for c in operators.versions(task.operator, task.precision) if c.origin in wanted),
+                task,
+                tuple(c for c in operators.versions(task) if c.origin in wanted),
                 Plan(
                     cases=_with_twins(task.operator, selected := operators.select_cases(task.operator, cases, seed)),
                     checks=Checks.QUICK if quick else Checks.FULL,
                     profile=profile or profile_fastest,
                     profile_fastest=profile_fastest,
-                    profile_cases=_to_profile(task.operator, task.precision, selected),
+                    profile_cases=_to_profile(task, selected),
                     hot=hot,
                     seed=seed,
                     time_budget_s=budget,
@@ -249,15 +248,15 @@ def bench(
         try:
             for number, (job, results) in enumerate(stream, 1):
                 if isinstance(results, MsbenchError):
-                    err.print(f"[red]{job.task}[/]: {escape(str(results))}", soft_wrap=True)
+                    err.print(f"[red]{job.task.id}[/]: {escape(str(results))}", soft_wrap=True)
                     failed += len(job.candidates)
                     continue
                 with job.spans.recording() if job.spans else nullcontext(), span("store"):
-                    store.add_evaluations(job.operator, results)
+                    store.add_evaluations(job.task.operator, results)
                 if job.spans:
                     passages.append(Passage.of(job))
                 failed += sum(r.status not in (Status.PASSED, Status.UNSUPPORTED) for r in results)
-                report.evaluation(out, job.operator, results)
+                report.evaluation(out, job.task.operator, results)
                 live.task(f"{number} of {len(jobs)} tasks done")
         finally:  # of an interrupted one, too, it tells where the time went
             if passages:
@@ -280,9 +279,9 @@ def _with_twins(op: Operator, cases: tuple[Case, ...]) -> tuple[Case, ...]:
     return tuple({case.id: case for case in (*cases, *filter(None, twins))}.values())
 
 
-def _to_profile(op: Operator, precision: Precision, cases: tuple[Case, ...]) -> tuple[Case, ...]:
+def _to_profile(task: Task, cases: tuple[Case, ...]) -> tuple[Case, ...]:
     """The largest paper case and the largest of all, as far as there are any: small cases are bound otherwise than large ones."""
-    ordered = sorted(cases, key=lambda case: op.nbytes(precision.itemsize, **dict(case.dims)))
+    ordered = sorted(cases, key=lambda case: task.at(case).nbytes)
     paper = [case for case in ordered if case.split is Split.PAPER]
     return tuple(dict.fromkeys((*paper[-1:], *ordered[-1:])))
 
@@ -300,8 +299,8 @@ def _is_done(store: Store, device_id: str, job: Job, command: str, any_seed: boo
     """
     from msbench.harness.digest import harness_digest
 
-    wanted = device_id, harness_digest(job.operator), settings(command, any_seed)
-    known = {version.id for version in store.versions(job.task)}
+    wanted = device_id, harness_digest(job.task.operator), settings(command, any_seed)
+    known = {version.id for version in store.versions(job.task.id)}
     return all(
         c.id in known
         and wanted in {(e.device_id, e.harness, settings(e.command, any_seed)) for e in store.evaluations(c.id)}

@@ -79,7 +79,7 @@ def mutants(
         for task, wrong in wanted:
             public = affordable(chosen, task.operator, operators.select_cases(task.operator, cases, seed))
             plan = {mutant: mutant.wrong_on(public) for mutant in wrong}
-            every.append(Survey(task.operator, task.precision, plan))
+            every.append(Survey(task, plan))
         for number, verdicts in surveys(chosen, every, seed, progress=live):
             by_task[number], (task, _) = verdicts, wanted[number]
             for verdict in verdicts:

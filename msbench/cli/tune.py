@@ -15,7 +15,7 @@ from msbench.cli._options import Cases, Db, Device, Exec, Ops, Seed, err, out, p
 from msbench.cli.measure import read_kernel
 from msbench.errors import MsbenchError
 from msbench.model import Candidate, Origin
-from msbench.spec import Operator, Precision
+from msbench.spec import Operator, Precision, Task
 
 _WHOLE = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -51,7 +51,7 @@ def sweep(
     plan = Plan(operators.select_cases(operator, cases, seed), seed=seed)
     with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live:
         swept = run(
-            chosen, operator, candidate, plan, number=points, command=command, progress=live,
+            chosen, Task(operator, candidate.precision), candidate, plan, number=points, command=command, progress=live,
             store=lambda results: store.add_evaluations(operator, results),
         )  # fmt: skip
     report.swept(out, swept)

@@ -27,7 +27,7 @@ from msbench.harness.protocols import Plan, Runner
 from msbench.harness.sandbox.confine import Rules
 from msbench.harness.sandbox.process import WorkerProcess
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Failure, Fault, Measurement, Profile, digest
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Problem, Task
 
 LAUNCH_LIMIT_S = 30.0
 """One launch may take this long; a kernel that hangs is stopped then, and its line named."""
@@ -197,9 +197,7 @@ class CpuExecutor:
         handle = ArenaHandle(next(_arena_numbers), fd)
         return Arena(layout, buffer, np, handle=handle, release=lambda: os.close(fd))
 
-    def measure(
-        self, op: Operator, precision: Precision, case: Case, runners: Sequence[Runner], plan: Plan
-    ) -> list[Measurement]:
+    def measure(self, problem: Problem, runners: Sequence[Runner], plan: Plan) -> list[Measurement]:
         """Always raises UnsupportedError, since a time on a CPU says nothing about a GPU."""
         raise UnsupportedError(
             "The cpu executor checks kernels and measures nothing; use --executor cuda on a machine with a GPU."
@@ -207,8 +205,7 @@ class CpuExecutor:
 
     def profile(
         self,
-        op: Operator,
-        precision: Precision,
+        task: Task,
         cases: Sequence[tuple[Case, Measurement | None]],
         build: BuildResult,
         candidate: Candidate,

@@ -56,7 +56,7 @@ from msbench.model import (
     Profile,
     digest,
 )
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Problem, Task
 
 _INPUT_SETS = 2
 _LENT_WORKSPACE = 8 * 2**20
@@ -378,15 +378,14 @@ class CudaExecutor:
 
     # ------------------------------------------------------------------ measuring
 
-    def measure(
-        self, op: Operator, precision: Precision, case: Case, runners: Sequence[Runner], plan: Plan
-    ) -> list[Measurement]:
+    def measure(self, problem: Problem, runners: Sequence[Runner], plan: Plan) -> list[Measurement]:
         """See ``protocols.Executor``."""
         subjects = [runner for runner in runners if isinstance(runner, GpuRunner)]
         if len(subjects) != len(runners):
             raise DeviceError("The cuda executor measures only versions that it has opened itself.")
         self._groups += 1
-        layout = Layout.of(op, precision, case)
+        op, case = problem.operator, problem.case
+        layout = Layout.of(problem)
         sets = range(_INPUT_SETS if layout.nbytes * _INPUT_SETS <= _SETS_LIMIT else 1)
         trusted = [plan.trusted and s.candidate.origin in (Origin.NAIVE, Origin.LIBRARY) for s in subjects]
         suspicious = [suspects(op, replace(plan, trusted=one), case) for one in trusted]
@@ -395,7 +394,7 @@ class CudaExecutor:
             arenas = [memory.enter_context(self.arena(layout)) for _ in sets]
             with span("inputs"):
                 for number, arena in enumerate(arenas):
-                    arena.write_inputs(generate(op, precision, case, plan.seed + number, self.xp))
+                    arena.write_inputs(generate(problem, plan.seed + number, self.xp))
                 arena.poison(POISONS[0])  # a call sees around its arrays what it sees when it is checked
             workspace = self._memory.take(_LENT_WORKSPACE)
             memory.callback(self._give_back, workspace)
@@ -416,9 +415,7 @@ class CudaExecutor:
                 case,
                 settings,
                 Verifier(
-                    op,
-                    precision,
-                    case,
+                    problem,
                     arenas,
                     plan.seed,
                     self.xp,
@@ -437,24 +434,21 @@ class CudaExecutor:
 
     def profile(
         self,
-        op: Operator,
-        precision: Precision,
+        task: Task,
         cases: Sequence[tuple[Case, Measurement | None]],
         build: BuildResult,
         candidate: Candidate,
     ) -> list[Profile]:
         """See ``Alone``."""
-        return self._alone(op, precision).profile(cases, build, self.ceilings())
+        return self._alone(task).profile(cases, build, self.ceilings())
 
-    def sanitize(
-        self, op: Operator, precision: Precision, cases: Sequence[Case], build: BuildResult, seed: int
-    ) -> list[CheckResult]:
+    def sanitize(self, task: Task, cases: Sequence[Case], build: BuildResult, seed: int) -> list[CheckResult]:
         """See ``protocols.Sanitizes`` and ``Alone``."""
-        return self._alone(op, precision).sanitize(cases, build, seed)
+        return self._alone(task).sanitize(cases, build, seed)
 
-    def _alone(self, op: Operator, precision: Precision) -> Alone:
+    def _alone(self, task: Task) -> Alone:
         runner = self._runner_binary
-        return Alone(op, precision, self.gpu, self.toolchain, runner, self.xp, self.arena, self._finish_own_work)
+        return Alone(task, self.gpu, self.toolchain, runner, self.xp, self.arena, self._finish_own_work)
 
     # ------------------------------------------------------------------ the end
 

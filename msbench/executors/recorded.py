@@ -15,7 +15,7 @@ from msbench.executors import Options
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.protocols import Executor, Plan, Runner
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Evaluation, Measurement, Profile, Status
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Problem, Task
 from msbench.store.store import Store
 from msbench.store.tables import EvaluationRow, MeasurementRow
 
@@ -104,16 +104,13 @@ class RecordedExecutor:
         """On the host."""
         return self._checker.arena(layout)
 
-    def measure(
-        self, op: Operator, precision: Precision, case: Case, runners: Sequence[Runner], plan: Plan
-    ) -> list[Measurement]:
+    def measure(self, problem: Problem, runners: Sequence[Runner], plan: Plan) -> list[Measurement]:
         """Never: raises ExecutorError."""
         raise ExecutorError("The recorded executor measures nothing; use --executor cuda on a machine with a GPU.")
 
     def profile(
         self,
-        op: Operator,
-        precision: Precision,
+        task: Task,
         cases: Sequence[tuple[Case, Measurement | None]],
         build: BuildResult,
         candidate: Candidate,

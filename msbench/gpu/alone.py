@@ -26,7 +26,7 @@ from msbench.harness.inputs import generate
 from msbench.harness.sandbox.confine import Rules
 from msbench.model import BuildResult, Ceilings, CheckResult, Failure, Fault, Measurement, Profile
 from msbench.scratch import scratch
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Task
 from msbench.statistics import median
 
 _PROFILE_LIMIT_S = 240.0
@@ -37,8 +37,7 @@ _SANITIZE_LIMIT_S = 300.0
 class Alone:
     """One task on a GPU: makes its arrays with ``arena``, and waits with ``finish_own_work`` until they are filled."""
 
-    op: Operator
-    precision: Precision
+    task: Task
     gpu: Gpu
     tools: Toolchain
     runner: Path
@@ -107,10 +106,11 @@ class Alone:
         samples = [s for samples in measurement.samples_ns for s in samples] if measurement else []
         if measurement is None or not samples:
             return None
-        dims = dict(case.dims)
-        nbytes, flops = self.op.nbytes(self.precision.itemsize, **dims), self.op.flops(**dims)
-        compute = self.op.compute_in(self.precision)
-        return bottleneck.Achieved.of(median(samples), nbytes, flops, compute, ceilings, measurement.floor_ns)
+        problem = self.task.at(case)
+        compute = self.task.operator.compute_in(self.task.precision)
+        return bottleneck.Achieved.of(
+            median(samples), problem.nbytes, problem.flops, compute, ceilings, measurement.floor_ns
+        )
 
     def _counters(self, cases: Sequence[Case], build: BuildResult) -> list[list[ncu.KernelProfile]]:
         if self.tools.ncu is None:
@@ -143,11 +143,11 @@ class Alone:
         with ExitStack() as memory, scratch(Path(tempfile.gettempdir()), folder) as work:
             jobs = []
             for case, misaligned in calls:
-                layout = Layout.of(self.op, self.precision, case, misaligned=misaligned)
-                arena = memory.enter_context(self.arena(layout))
-                arena.write_inputs(generate(self.op, self.precision, case, seed, self.xp))
+                problem = self.task.at(case)
+                arena = memory.enter_context(self.arena(Layout.of(problem, misaligned=misaligned)))
+                arena.write_inputs(generate(problem, seed, self.xp))
                 arena.poison(POISONS[0])
-                job = Job.of(self.op, case, [arena])
+                job = Job.of(self.task.operator, case, [arena])
                 sizes = {"bytes": [*job.input_bytes, *job.output_bytes]} if apart else {}
                 jobs.append(job.payload() | {"nbytes": arena.layout.nbytes} | sizes)
             self.finish_own_work()

@@ -17,7 +17,7 @@ import numpy as np
 from msbench.arrays import every
 from msbench.harness.inputs import storage_dtype
 from msbench.operators import shapes
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Problem
 
 REDZONE = 4096
 """Bytes, at least, before and after each array."""
@@ -84,21 +84,14 @@ class Layout:
     misaligned: bool
 
     @classmethod
-    def of(
-        cls,
-        operator: Operator,
-        precision: Precision,
-        case: Case,
-        *,
-        misaligned: bool = False,
-        only: int | None = None,
-    ) -> Layout:
+    def of(cls, problem: Problem, *, misaligned: bool = False, only: int | None = None) -> Layout:
         """Lay out one case; of its arrays ``only`` that one misaligned, by default all."""
-        extents = shapes(operator, dict(case.dims))
+        operator = problem.operator
+        extents = shapes(operator, problem.dims)
         slots: list[Slot] = []
         end = 0
         for index, array in enumerate((*operator.inputs_, *operator.outputs)):
-            dtype = storage_dtype(array, precision)
+            dtype = storage_dtype(array, problem.precision)
             offset = -(-(end + REDZONE) // ALIGNMENT) * ALIGNMENT
             if misaligned and only in (None, index):
                 offset += dtype.itemsize * (1 + index % (16 // dtype.itemsize - 1))

@@ -45,10 +45,10 @@ from msbench.model import (
     Stage,
     Status,
 )
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Problem, Task
 
 Build = Callable[[Operator, Candidate], BuildResult]
-Room = Callable[[Operator, Precision, Case], AbstractContextManager[object]]
+Room = Callable[[Problem], AbstractContextManager[object]]
 
 __all__ = ["Checks", "Executor", "Plan", "Progress", "Remembers", "Runner", "evaluate"]
 
@@ -61,8 +61,7 @@ SANITIZED_SIZES = 6
 
 def evaluate(
     executor: Executor,
-    operator: Operator,
-    precision: Precision,
+    task: Task,
     candidates: Sequence[Candidate],
     plan: Plan,
     *,
@@ -80,7 +79,7 @@ def evaluate(
         DeviceError: the device is missing, lost, or too small for a case.
         SpecError: the operator's spec is wrong.
     """
-    with Group(executor, operator, precision, candidates, plan, progress=progress) as group:
+    with Group(executor, task, candidates, plan, progress=progress) as group:
         group.check()
         return group.finish(command)
 
@@ -95,8 +94,7 @@ class Group:
     def __init__(
         self,
         executor: Executor,
-        operator: Operator,
-        precision: Precision,
+        task: Task,
         candidates: Sequence[Candidate],
         plan: Plan,
         *,
@@ -112,8 +110,7 @@ class Group:
             spans: told where the time goes.
         """
         self.executor = executor
-        self.op = operator
-        self.precision = precision
+        self.task = task
         self.plan = plan
         self.progress = progress or _Silence()
         self._build_one = build or executor.build
@@ -140,7 +137,7 @@ class Group:
 
     def _foreseeing(self) -> AbstractContextManager[object]:
         if isinstance(self.executor, Foresees):
-            return self.executor.foreseeing(self.op, [entry.candidate for entry in self._entries])
+            return self.executor.foreseeing(self._op, [entry.candidate for entry in self._entries])
         return nullcontext()
 
     @contextmanager
@@ -151,7 +148,7 @@ class Group:
             return
         pool = ThreadPoolExecutor(1, thread_name_prefix="msbench-compiling")
         try:
-            begun = pool.submit(self.executor.compile_checks, self.op, max(1, (os.cpu_count() or 1) // 2))
+            begun = pool.submit(self.executor.compile_checks, self._op, max(1, (os.cpu_count() or 1) // 2))
             yield
             with span("compile checks"):
                 begun.result()
@@ -178,29 +175,29 @@ class Group:
 
     def _finish(self, command: str) -> list[Evaluation]:
         if self.plan.measure and self.executor.measures:
-            measuring.measure(self.executor, self.op, self.precision, self.plan, self._entries, self.progress)
+            measuring.measure(self.executor, self.task, self.plan, self._entries, self.progress)
             if self.plan.profile:
                 end_processes(self._entries)  # no runner may disturb a profiler, nor hold memory that it needs
-                profiling.profile(self.executor, self.op, self.precision, self.plan, self._entries, self.progress)
+                profiling.profile(self.executor, self.task, self.plan, self._entries, self.progress)
         if self.plan.measure and isinstance(self.executor, Remembers):
             self._recall(self.executor)
         device = self.executor.checked_on() if isinstance(self.executor, Remembers) else self.executor.device()
         return [
-            entry.evaluation(self.executor.name, device, command, self.plan.seed, harness_digest(self.op))
+            entry.evaluation(self.executor.name, device, command, self.plan.seed, harness_digest(self._op))
             for entry in self._entries
         ]
 
     @property
-    def _task(self) -> str:
-        return f"{self.op.name}/{self.precision}"
+    def _op(self) -> Operator:
+        return self.task.operator
 
     def _build(self) -> None:
-        self.progress.started(f"building {self._task}")
+        self.progress.started(f"building {self.task.id}")
         pool = ThreadPoolExecutor(
             max(1, min(len(self._entries), os.cpu_count() or 1)), thread_name_prefix="msbench-build"
         )
         try:
-            waiting = {pool.submit(self._build_one, self.op, entry.candidate): entry for entry in self._entries}
+            waiting = {pool.submit(self._build_one, self._op, entry.candidate): entry for entry in self._entries}
             for done, future in enumerate(as_completed(waiting), 1):
                 entry = waiting[future]
                 entry.build = future.result()
@@ -212,9 +209,9 @@ class Group:
             pool.shutdown(cancel_futures=True)
 
     def _check(self) -> None:
-        self.progress.started(f"checking {self._task}")
-        planned = schedule(self.op, replace(self.plan, trusted=False), self.executor.check_limit)
-        of_baselines = {item.case.id: item for item in schedule(self.op, self.plan, self.executor.check_limit)}
+        self.progress.started(f"checking {self.task.id}")
+        planned = schedule(self._op, replace(self.plan, trusted=False), self.executor.check_limit)
+        of_baselines = {item.case.id: item for item in schedule(self._op, self.plan, self.executor.check_limit)}
         left_out = sum(case not in {item.case for item in planned} for case in self.plan.cases)
         for entry in filter(lambda entry: entry.alive, self._entries):
             if not planned:
@@ -234,9 +231,10 @@ class Group:
             ]
             if not asked:
                 continue
-            check = CaseCheck(self.executor, self.op, self.precision, item.case, self.plan.seed)
-            room = self._room(self.op, self.precision, item.case) if self._room else nullcontext()
-            with room, memory_for("check", self.executor, self.op, self.precision, item.case), check:
+            problem = self.task.at(item.case)
+            check = CaseCheck(self.executor, problem, self.plan.seed)
+            room = self._room(problem) if self._room else nullcontext()
+            with room, memory_for("check", self.executor, problem), check:
                 for entry, one in asked:
                     self._check_one(entry, check, one)
             self.progress.advanced(done, len(planned), item.case.id)
@@ -251,7 +249,7 @@ class Group:
         assert entry.build is not None
         with entry.at(Stage.CHECK):
             if entry.runner is None:
-                entry.runner = self.executor.open(self.op, entry.build, entry.candidate)
+                entry.runner = self.executor.open(self._op, entry.build, entry.candidate)
             with span("compare"):
                 results = case_check.run(entry.runner, item.variants, once=self._is_trusted(entry, item))
             failure = next((r.failure for r in results if r.failure), None)
@@ -277,14 +275,14 @@ class Group:
         """Have the memory accesses watched of versions that passed, on the cheapest of their sizes."""
         by_size: dict[tuple[tuple[str, int], ...], Case] = {}
         for item in planned:
-            if work(self.op, item.case) <= SANITIZED_LIMIT:
+            if work(self._op, item.case) <= SANITIZED_LIMIT:
                 by_size.setdefault(item.case.dims, item.case)
         cases = list(by_size.values())[:SANITIZED_SIZES]
         for entry in (one for one in self._entries if one.alive and not one.is_baseline and cases):
             assert entry.build is not None
-            self.progress.started(f"sanitizing {self._task}")
+            self.progress.started(f"sanitizing {self.task.id}")
             with entry.at(Stage.CHECK):
-                results = executor.sanitize(self.op, self.precision, cases, entry.build, self.plan.seed)
+                results = executor.sanitize(self.task, cases, entry.build, self.plan.seed)
                 entry.checks.extend(results)
                 if failure := next((r.failure for r in results if r.failure), None):
                     entry.fail(Stage.CHECK, failure)
@@ -293,7 +291,7 @@ class Group:
         """Add what was measured earlier to what was checked now, saying that it was earlier."""
         wanted = {case.id for case in self.plan.cases}
         usable = [entry for entry in self._entries if entry.status in (Status.PASSED, Status.UNSUPPORTED)]
-        found = memory.recall(self.op, [entry.candidate for entry in usable], self.plan.recorded_with)
+        found = memory.recall(self._op, [entry.candidate for entry in usable], self.plan.recorded_with)
         for entry in usable:
             stored = found.get(entry.candidate.id)
             if stored is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from msbench.errors import DeviceFull
 from msbench.harness.protocols import Executor
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Problem
 
 _LOW = 1 / 50  # of the device's memory: less than this free is trouble for the others
 _FRESH_S = 0.5  # how long what is free before a call is taken for known
@@ -21,13 +21,13 @@ _MUCH = 1 / 10  # of the device's memory: taking more than this makes a process 
 
 
 @contextmanager
-def memory_for(what: str, executor: Executor, op: Operator, precision: Precision, case: Case) -> Iterator[None]:
+def memory_for(what: str, executor: Executor, problem: Problem) -> Iterator[None]:
     """For a part of an evaluation: where the device has no room for it, say what to do."""
     try:
         yield
     except MemoryError as error:
         raise DeviceFull(
-            f"{executor.device().name} has not enough memory to {what} {op.name}/{precision} at {case.id}. "
+            f"{executor.device().name} has not enough memory to {what} {problem.task.id} at {problem.case.id}. "
             "Choose smaller cases with --cases."
         ) from error
 

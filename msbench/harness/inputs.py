@@ -16,7 +16,7 @@ from typing import Any
 from msbench.errors import SpecError
 from msbench.model import digest
 from msbench.operators import patchwork, place, shapes
-from msbench.spec import Array, Case, Operator, Precision
+from msbench.spec import Array, Operator, Precision, Problem
 
 _MASK = 2**64 - 1
 GAMMA = 0x9E3779B97F4A7C15
@@ -33,15 +33,15 @@ FEW = patchwork.FEW
 """How many elements ``Draw.few`` leaves of each column: a sum of so few products has no room for inexact ones."""
 
 
-def generate(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) -> dict[str, Any]:
-    """The input arrays of ``case`` by name, in their storage types and the order of the C prototype.
+def generate(problem: Problem, seed: int, xp: Any) -> dict[str, Any]:
+    """The input arrays of a problem by name, in their storage types and the order of the C prototype.
 
     ``xp`` is numpy or cupy; both give the same bits. A precision's rounding is already in the values.
 
     Raises:
         SpecError: the operator's own ``inputs`` raised, or gave arrays of other names, shapes or types than declared.
     """
-    dims = dict(case.dims)
+    op, case, dims = problem.operator, problem.case, problem.dims
     extents = shapes(op, dims)
     rng = Draw(xp, op.name, case.id, str(seed))
     if op.inputs is None:
@@ -53,7 +53,7 @@ def generate(op: Operator, precision: Precision, case: Case, seed: int, xp: Any)
         except Exception as error:
             where = f"{place(op, error)}: inputs({case.distribution!r}) of {case.id}"
             raise SpecError(f"{where}: {type(error).__name__}: {error}") from error
-    return {a.name: _stored(op, a, drawn, extents[a.name], precision, xp) for a in op.inputs_}
+    return {a.name: _stored(op, a, drawn, extents[a.name], problem.precision, xp) for a in op.inputs_}
 
 
 class Draw:

@@ -14,24 +14,23 @@ from msbench.harness.gpu_memory import memory_for
 from msbench.harness.protocols import Executor, Plan, Prepares, Progress
 from msbench.harness.spans import span
 from msbench.model import Failure, Fault, Measurement, Origin, Stage
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Problem, Task
 from msbench.statistics import median
 
 
-def measure(
-    executor: Executor, op: Operator, precision: Precision, plan: Plan, entries: Sequence[Entry], progress: Progress
-) -> None:
+def measure(executor: Executor, task: Task, plan: Plan, entries: Sequence[Entry], progress: Progress) -> None:
     """Measure the versions still alive against each other, on each case of the plan; one that fails stops there.
 
     The first session uses the processes in which they were checked, where those still exist.
     """
-    progress.started(f"measuring {op.name}/{precision}")
+    op = task.operator
+    progress.started(f"measuring {task.id}")
     began = time.perf_counter()
     cases = sorted(plan.cases, key=lambda case: work(op, case))
     parts: dict[Case, list[dict[int, Measurement]]] = {}
     open_anew(executor, op, [entry for entry in entries if entry.alive and not entry.runner])
     for done, case in enumerate(cases, 1):
-        parts[case] = [_measure_group(executor, op, precision, plan, entries, case)]
+        parts[case] = [_measure_group(executor, task.at(case), plan, entries)]
         progress.advanced(done, len(cases), case.id)
     numbers = {case: sittings.number_for(list(found.values()), plan.sittings) for case, (found,) in parts.items()}
     number = 2
@@ -39,7 +38,7 @@ def measure(
         session_began = time.perf_counter()
         open_anew(executor, op, [entry for entry in entries if entry.alive])
         for case in again:
-            parts[case].append(_measure_group(executor, op, precision, plan, entries, case))
+            parts[case].append(_measure_group(executor, task.at(case), plan, entries))
         progress.advanced(number, max(numbers.values()), f"{len(again)} cases, in new processes")
         if plan.settle_s and number == plan.sittings:
             numbers |= {case: sittings.number_needed(_whole(parts[case])) for case in again}
@@ -67,20 +66,21 @@ def _whole(sat: Sequence[dict[int, Measurement]]) -> list[list[Measurement]]:
 
 
 def _measure_group(
-    executor: Executor, op: Operator, precision: Precision, plan: Plan, entries: Sequence[Entry], case: Case
+    executor: Executor, problem: Problem, plan: Plan, entries: Sequence[Entry]
 ) -> dict[int, Measurement]:
     """The measurement of each entry that is alive, by its number; what fails stops there."""
+    case = problem.case
     group = {number: entry for number, entry in enumerate(entries) if entry.alive and case.dims not in entry.refused}
     if not group:
         return {}
     runners = [entry.runner for entry in group.values() if entry.runner is not None]
     start = time.perf_counter()
-    with memory_for("measure", executor, op, precision, case), span("judge rounds"):
-        measurements = executor.measure(op, precision, case, runners, plan)
+    with memory_for("measure", executor, problem), span("judge rounds"):
+        measurements = executor.measure(problem, runners, plan)
     seconds = time.perf_counter() - start
     found = {}
     for (number, entry), measured in zip(group.items(), measurements, strict=True):
-        found[number] = measurement = _possible(executor, op, precision, measured)
+        found[number] = measurement = _possible(executor, problem, measured)
         entry.note_record()
         entry.seconds += seconds / len(group)
         if measurement.failure:
@@ -91,17 +91,16 @@ def _measure_group(
     return found
 
 
-def _possible(executor: Executor, op: Operator, precision: Precision, measurement: Measurement) -> Measurement:
+def _possible(executor: Executor, problem: Problem, measurement: Measurement) -> Measurement:
     """The measurement, failed if it is faster than the device can be."""
     ceilings = executor.ceilings()
     samples = [sample for samples in measurement.samples_ns for sample in samples]
     if measurement.failure or ceilings is None or not samples:
         return measurement
-    dims = dict(measurement.case.dims)
     reason = roofline.impossible(
         median(samples),
-        nbytes=op.nbytes(precision.itemsize, **dims),
-        flops=op.flops(**dims),
+        nbytes=problem.nbytes,
+        flops=problem.flops,
         ceilings=ceilings,
         l2_bytes=executor.device().l2_bytes,
         floor_ns=measurement.floor_ns,

@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from msbench.harness.entry import Entry
 from msbench.harness.protocols import Executor, Plan, Progress
 from msbench.model import Stage
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Task
 from msbench.statistics import median
 
 
-def profile(
-    executor: Executor, op: Operator, precision: Precision, plan: Plan, entries: Sequence[Entry], progress: Progress
-) -> None:
+def profile(executor: Executor, task: Task, plan: Plan, entries: Sequence[Entry], progress: Progress) -> None:
     """Profile the versions that are alive on the cases that the plan names, or on the largest (of twins, on the uniform one)."""
-    progress.started(f"profiling {op.name}/{precision}")
-    nbytes = {case: op.nbytes(precision.itemsize, **dict(case.dims)) for case in plan.cases}
+    progress.started(f"profiling {task.id}")
+    nbytes = {case: task.at(case).nbytes for case in plan.cases}
     cases = plan.profile_cases or tuple(
         sorted(nbytes, key=lambda case: (nbytes[case], case.distribution == "uniform"))[-1:]
     )
@@ -29,7 +27,7 @@ def profile(
         measured = {m.case: m for m in entry.measurements}
         with entry.at(Stage.PROFILE):
             pairs = [(case, measured.get(case)) for case in its_cases]
-            found = executor.profile(op, precision, pairs, entry.build, entry.candidate)
+            found = executor.profile(task, pairs, entry.build, entry.candidate)
             entry.profiles += found
             failure = next((one.failure for one in found if one.failure), None)
             if failure:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from msbench.harness.arena import Arena, Layout
 from msbench.model import BuildResult, Candidate, Ceilings, CheckResult, Device, Evaluation, Measurement, Profile
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Problem, Task
 
 
 class Checks(StrEnum):
@@ -140,9 +140,7 @@ class Sanitizes(Protocol):
 
     sanitizes: bool
 
-    def sanitize(
-        self, op: Operator, precision: Precision, cases: Sequence[Case], build: BuildResult, seed: int
-    ) -> list[CheckResult]:
+    def sanitize(self, task: Task, cases: Sequence[Case], build: BuildResult, seed: int) -> list[CheckResult]:
         """One call of each case on aligned arrays and one on misaligned ones, up to the first that reads or writes outside them.
 
         Raises:
@@ -182,9 +180,7 @@ class Executor(Protocol):
     def arena(self, layout: Layout) -> Arena:
         """Memory that this executor's runners can reach; the caller closes it."""
 
-    def measure(
-        self, op: Operator, precision: Precision, case: Case, runners: Sequence[Runner], plan: Plan
-    ) -> list[Measurement]:
+    def measure(self, problem: Problem, runners: Sequence[Runner], plan: Plan) -> list[Measurement]:
         """Time the runners against each other, interleaved and shuffled: one measurement a runner, in their order.
 
         A runner that crashes, hangs or fails gets a ``Measurement.failure`` and does not stop the others.
@@ -192,8 +188,7 @@ class Executor(Protocol):
 
     def profile(
         self,
-        op: Operator,
-        precision: Precision,
+        task: Task,
         cases: Sequence[tuple[Case, Measurement | None]],
         build: BuildResult,
         candidate: Candidate,

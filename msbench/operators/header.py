@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from msbench.model import Candidate, Entry
-from msbench.spec import Array, Operator, Precision
+from msbench.spec import Array, Operator, Precision, Task
 
 _NAMES_BF16 = re.compile(r"bf(loat)?16", re.IGNORECASE)
 
@@ -31,14 +31,15 @@ def entry(op: Operator, candidate: Candidate) -> Entry:
     if candidate.entry:
         return candidate.entry
     with_bf16 = candidate.precision is Precision.BF16 or _NAMES_BF16.search(candidate.source) is not None
-    return Entry(header(op, candidate.precision, with_bf16), "", op.name, prototype(op))
+    return Entry(header(Task(op, candidate.precision), with_bf16), "", op.name, prototype(op))
 
 
-def header(op: Operator, precision: Precision, with_bf16: bool = True) -> str:
-    """The text of ``<operator>.h`` for one precision.
+def header(task: Task, with_bf16: bool = True) -> str:
+    """The text of ``<operator>.h`` for a task.
 
     ``with_bf16``: includes cuda_bf16.h, which is slow to compile; msbench.cuh has bf16 then, too.
     """
+    op, precision = task.operator, task.precision
     guard = f"MSBENCH_{op.name.upper()}_H"
     arrays = [*op.inputs_, *op.outputs]
     values = [f"static_cast<{s.ctype}>(scalars[{i}])" for i, s in enumerate(op.scalars)]

@@ -12,7 +12,7 @@ from msbench.errors import SpecError
 from msbench.model import Candidate, Origin
 from msbench.operators.loader import execute
 from msbench.operators.versions import NAIVE, versions
-from msbench.spec import Case, Operator, Precision, Split
+from msbench.spec import Case, Operator, Precision, Split, Task
 
 FILE = "mutants.py"
 
@@ -49,14 +49,14 @@ class Mutant:
             naive = naive.replace(old, new)
         return naive
 
-    def candidate(self, op: Operator, precision: Precision) -> Candidate:
+    def candidate(self, task: Task) -> Candidate:
         """The wrong kernel as a version that can be checked.
 
         Raises:
             SpecError: as for ``source``.
         """
-        naive = versions(op, precision)[0].source
-        return Candidate(op.name, precision, self.source(naive), Origin.EXTERNAL, label=self.name)
+        naive = versions(task)[0].source
+        return Candidate(task.operator.name, task.precision, self.source(naive), Origin.EXTERNAL, label=self.name)
 
     def wrong_on(self, cases: Iterable[Case]) -> tuple[Case, ...]:
         """The cases on which the check must reject it, each once: on its inputs, and held-out ones with the usual scalars.
@@ -85,7 +85,7 @@ def mutants(op: Operator) -> tuple[Mutant, ...]:
     twice = [f"{name!r} in {precision}" for (name, precision), count in named.items() if count > 1]
     if twice:
         raise SpecError(f"{path}: {', '.join(twice)} given more than once.")
-    naive = versions(op, op.precisions[0])[0].source
+    naive = versions(op.tasks[0])[0].source
     for mutant in found:
         try:
             mutant.source(naive)

@@ -32,7 +32,7 @@ def start(
         )
     provider.begin(run_id, task.id, ())
     device = executor.device()
-    store.add_task(task.operator, task.precision)
+    store.add_task(task)
     store.add_device(device)
     ceilings = executor.ceilings()
     if ceilings is not None:

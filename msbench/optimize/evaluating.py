@@ -20,7 +20,7 @@ from msbench.optimize.deadline import Deadline
 from msbench.optimize.hidden import plan_of_proof, plan_of_step, told
 from msbench.optimize.journal import Journal
 from msbench.optimize.judge import USABLE, clearly_slower
-from msbench.spec import Case, Operator, Precision, Task
+from msbench.spec import Case, Task
 
 
 class Evaluate(Protocol):
@@ -29,8 +29,7 @@ class Evaluate(Protocol):
     def __call__(
         self,
         executor: Executor,
-        operator: Operator,
-        precision: Precision,
+        task: Task,
         candidates: Sequence[Candidate],
         plan: Plan,
         *,
@@ -67,7 +66,7 @@ class Evaluating:
         self._progress = progress
         self._tell = tell
         self._ceilings = executor.ceilings() if executor.measures else None
-        self._screening = rungs.screening(task.operator, task.precision, self._plan, self._ceilings)
+        self._screening = rungs.screening(task, self._plan, self._ceilings)
 
     def baseline(self, candidates: Sequence[Candidate]) -> str:
         """The references against each other; returns the id of the last one's evaluation."""
@@ -131,7 +130,7 @@ class Evaluating:
             return
         known = next((s.evaluation_id for s in reversed(self._journal.steps) if s.version_id == candidate.id), None)
         measured = self._journal.evaluation(known) if known else None
-        plan = rungs.profiling(self._task.operator, self._task.precision, self._plan, self._ceilings, measured)
+        plan = rungs.profiling(self._task, self._plan, self._ceilings, measured)
         step = len(self._journal.steps)
         self._store(self._group(step, "profile", [candidate], plan))
         self._tell("evaluated", "profiled", step)
@@ -154,7 +153,7 @@ class Evaluating:
         chosen = tuple(cases) or (self._screening or self._plan).cases
         plan = rungs.quick(self._plan, chosen)
         if profile:
-            plan = rungs.profiling(self._task.operator, self._task.precision, plan, self._ceilings)
+            plan = rungs.profiling(self._task, plan, self._ceilings)
         candidate = Candidate(self._task.operator.name, self._task.precision, source, Origin.AGENT, "a trial")
         beside = [against] if against and self._executor.measures else []
         return self._group(step, "trial", [*beside, candidate], plan)
@@ -179,13 +178,12 @@ class Evaluating:
         self, step: int, rung: str, candidates: Sequence[Candidate], plan: Plan, *, apart: bool = False
     ) -> list[Evaluation]:
         """Evaluate on the budget. What does not come back counts with all the time since it was asked for."""
-        op, precision = self._task.operator, self._task.precision
         entry = self._ledger.reserve_evaluation(step, rung, apart=apart)
         begun, results = time.monotonic(), None
         try:
             results = self._evaluate(
-                self._executor, op, precision, candidates, plan, command=self._command,
-                progress=Deadline(self._ledger, self._progress, (*op.cases, *self._plan.cases)),
+                self._executor, self._task, candidates, plan, command=self._command,
+                progress=Deadline(self._ledger, self._progress, (*self._task.operator.cases, *self._plan.cases)),
             )  # fmt: skip
         finally:
             seconds = time.monotonic() - begun

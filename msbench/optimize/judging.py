@@ -43,7 +43,7 @@ class Judging:
         self._measures = measures
         self._journal = journal
         self._evaluating = evaluating
-        versions = operators.versions(task.operator, task.precision)
+        versions = operators.versions(task)
         self.naive = next(c for c in versions if c.origin is Origin.NAIVE)
         self.libraries = [c for c in versions if c.origin is Origin.LIBRARY]
 

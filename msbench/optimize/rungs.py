@@ -15,7 +15,7 @@ from msbench.harness.check.schedule import work
 from msbench.harness.evaluate import Checks, Plan
 from msbench.model import Ceilings, Evaluation
 from msbench.optimize.comparison import times_ns
-from msbench.spec import Case, Operator, Precision, Split
+from msbench.spec import Case, Split, Task
 
 QUICK_S = 0.3
 """The time budget of a case in the screening: its ratios are known to some percent then."""
@@ -32,30 +32,30 @@ _LAUNCH_BOUND, _WIDE = 3.0, 30.0
 """Up to so many times an empty launch a bound is the launch's; from so many on the regime is bandwidth or compute."""
 
 
-def regimes(op: Operator, precision: Precision, cases: tuple[Case, ...], ceilings: Ceilings | None) -> tuple[Case, ...]:
+def regimes(task: Task, cases: tuple[Case, ...], ceilings: Ceilings | None) -> tuple[Case, ...]:
     """One case for each regime that there is, the largest of it: launch-bound, in between, bandwidth or compute.
 
     Without ceilings the smallest, the middle and the largest case stand for them.
     """
-    ordered = sorted(cases, key=lambda case: op.nbytes(precision.itemsize, **dict(case.dims)))
+    ordered = sorted(cases, key=lambda case: task.at(case).nbytes)
     if not ordered:
         return ()
     if ceilings is None:
         return tuple(dict.fromkeys((ordered[0], ordered[len(ordered) // 2], ordered[-1])))
     found: dict[int, Case] = {}
     for case in ordered:
-        dims = dict(case.dims)
-        nbytes, flops = op.nbytes(precision.itemsize, **dims), op.flops(**dims)
-        launches = roofline.bound_ns(nbytes, flops, op.compute_in(precision), ceilings).time_ns / ceilings.launch_ns
+        problem, compute = task.at(case), task.operator.compute_in(task.precision)
+        bound = roofline.bound_ns(problem.nbytes, problem.flops, compute, ceilings)
+        launches = bound.time_ns / ceilings.launch_ns
         found[(launches > _LAUNCH_BOUND) + (launches > _WIDE)] = case
     return tuple(found[regime] for regime in sorted(found))
 
 
-def screening(op: Operator, precision: Precision, plan: Plan, ceilings: Ceilings | None) -> Plan | None:
+def screening(task: Task, plan: Plan, ceilings: Ceilings | None) -> Plan | None:
     """What a draft must pass before the full check and measurement; None if that would be no cheaper."""
-    by_work = sorted(plan.cases, key=lambda case: work(op, case))
+    by_work = sorted(plan.cases, key=lambda case: work(task.operator, case))
     odd = [case for case in by_work if case.split is Split.ODD][:1]
-    cases = tuple(dict.fromkeys((*by_work[:1], *odd, *regimes(op, precision, plan.cases, ceilings))))
+    cases = tuple(dict.fromkeys((*by_work[:1], *odd, *regimes(task, plan.cases, ceilings))))
     return None if len(cases) >= len(plan.cases) else quick(plan, cases)
 
 
@@ -74,16 +74,14 @@ def quick(plan: Plan, cases: tuple[Case, ...]) -> Plan:
     )
 
 
-def profiling(
-    op: Operator, precision: Precision, plan: Plan, ceilings: Ceilings | None, measured: Evaluation | None = None
-) -> Plan:
+def profiling(task: Task, plan: Plan, ceilings: Ceilings | None, measured: Evaluation | None = None) -> Plan:
     """What profiling a version takes: one case of each regime. Of one that was ``measured`` long calls are left out, and all
     regimes but the last if a call has many kernels.
     """
     times = times_ns(measured, plan.cases) if measured else {}
     short = [case for case in plan.cases if times.get(case.id, 0.0) <= PROFILED_NS]
     chosen = short or sorted(plan.cases, key=lambda case: times[case.id])[:1]
-    cases = plan.profile_cases or regimes(op, precision, tuple(chosen), ceilings)
+    cases = plan.profile_cases or regimes(task, tuple(chosen), ceilings)
     nodes = (measured.record or {}).get("nodes", ()) if measured else ()
     if sum(node["kind"] == "kernel" for node in nodes) > PROFILED_KERNELS:
         cases = cases[-1:]

@@ -17,7 +17,7 @@ from msbench.model import Candidate, Evaluation, Origin
 from msbench.optimize import rungs
 from msbench.optimize.comparison import Ratio, overall, paired
 from msbench.optimize.judge import USABLE, failure_text
-from msbench.spec import Operator
+from msbench.spec import Task
 from msbench.tuning import Point, Tunable
 
 EXHAUSTIVE = 64
@@ -61,7 +61,7 @@ class _Chooser(Protocol):
 
 def sweep(
     executor: Executor,
-    operator: Operator,
+    task: Task,
     candidate: Candidate,
     plan: Plan,
     *,
@@ -86,14 +86,14 @@ def sweep(
         )
     if not executor.measures:
         raise MsbenchError("A sweep needs times: use --executor cuda on a machine with a GPU.")
-    cases = rungs.regimes(operator, candidate.precision, plan.cases, executor.ceilings())
+    cases = rungs.regimes(task, plan.cases, executor.ceilings())
     quick = rungs.quick(plan, cases)
     chooser: _Chooser = _All(space) if tuning.size(space) <= number else _Chosen(space, number, plan.seed)
     measured: list[Measured] = []
     while points := chooser.next(2 * GROUP):
         versions = [(point, at(candidate, point)) for point in points]
         groups = [versions[k : k + GROUP] for k in range(0, len(versions), GROUP)]
-        jobs = [Job(operator, candidate.precision, (candidate, *(v for _, v in group)), quick) for group in groups]
+        jobs = [Job(task, (candidate, *(v for _, v in group)), quick) for group in groups]
         found: list[Measured] = []
         for job, results in evaluate_all(executor, jobs, command=command, progress=progress):
             if isinstance(results, MsbenchError):
@@ -109,7 +109,7 @@ def sweep(
     if winner is None:
         return Swept(tuple(ranked), None, None)
     best = at(candidate, winner.point)
-    full = Job(operator, candidate.precision, (candidate, best), plan)
+    full = Job(task, (candidate, best), plan)
     ((_, results),) = evaluate_all(executor, [full], command=command, progress=progress)
     if isinstance(results, MsbenchError):
         raise results

@@ -25,7 +25,7 @@ from msbench.harness.evaluate import Executor, Plan, Progress
 from msbench.model import BuildResult, Candidate, Evaluation
 from msbench.optimize.deadline import Deadline
 from msbench.optimize.events import Summary
-from msbench.spec import Operator, Precision
+from msbench.spec import Operator, Task
 
 _LOOK_S = 0.5
 """So often a run that waits for the device looks whether its time is up."""
@@ -104,8 +104,7 @@ class Together:
     def evaluate(
         self,
         executor: Executor,
-        operator: Operator,
-        precision: Precision,
+        task: Task,
         candidates: Sequence[Candidate],
         plan: Plan,
         *,
@@ -115,10 +114,10 @@ class Together:
         """``harness.evaluate.evaluate``, when it is this group's turn; ``executor`` says only who will do it."""
         if self._stopped.is_set():
             raise KeyboardInterrupt
-        job = Job(operator, precision, tuple(candidates), plan)
+        job = Job(task, tuple(candidates), plan)
         waiting = _Waiting(job, command, Future())
         for candidate in candidates:
-            self._builds.setdefault(candidate.id, self._builders.submit(executor.build, operator, candidate))
+            self._builds.setdefault(candidate.id, self._builders.submit(executor.build, task.operator, candidate))
         self._asked.put(waiting)
         while True:
             try:
@@ -208,7 +207,7 @@ class Together:
         """Evaluate all groups that wait. What is wrong with one is its own error; what ends the batch is everybody's."""
         by_job = {id(one.job): one for one in self._waiting}
         jobs = [one.job for one in self._waiting]
-        public = [case for job in jobs for case in (*job.operator.cases, *job.plan.cases)]
+        public = [case for job in jobs for case in (*job.task.operator.cases, *job.plan.cases)]
         progress = Deadline(_Batch(self._waiting), self._progress, public)
         stream = evaluate_all(
             executor, jobs, command="", progress=progress, build=self._built(executor), referees=referees

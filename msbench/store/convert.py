@@ -26,7 +26,7 @@ from msbench.model import (
     Trial,
 )
 from msbench.operators.header import prototype
-from msbench.spec import Case, Operator, Precision, Split, Task
+from msbench.spec import Case, Operator, Precision, Problem, Split, Task
 from msbench.store.identity import content_id
 from msbench.store.samples import median_ns, pack_samples, unpack_samples
 from msbench.store.tables import (
@@ -81,16 +81,17 @@ def _failure(failure: Failure | None) -> dict[str, Any]:
 # ------------------------------------------------------------------ to rows
 
 
-def task_row(op: Operator, precision: Precision, described_at: str) -> TaskRow:
-    """The task of an operator in a precision, with its texts."""
+def task_row(task: Task, described_at: str) -> TaskRow:
+    """A task, with its operator's texts."""
+    op = task.operator
     return TaskRow(
-        id=Task(op, precision).id,
+        id=task.id,
         operator=op.name,
-        precision=precision.value,
+        precision=task.precision.value,
         title=op.title,
         scenario=op.scenario,
         definition=op.definition,
-        compute=op.compute_in(precision),
+        compute=op.compute_in(task.precision),
         bound_note=op.bound_note,
         library_note=op.library_note,
         prototype=prototype(op),
@@ -98,20 +99,20 @@ def task_row(op: Operator, precision: Precision, described_at: str) -> TaskRow:
     )
 
 
-def case_row(op: Operator, precision: Precision, case: Case) -> CaseRow:
-    """A case of a task, with the bytes it must move and the operations it must do."""
-    dims = dict(case.dims)
+def case_row(problem: Problem) -> CaseRow:
+    """A task's case, with the bytes it must move and the operations it must do."""
+    case = problem.case
     return _identified(
         CaseRow(
             id="",
-            task_id=Task(op, precision).id,
+            task_id=problem.task.id,
             name=case.id,
             split=case.split.value,
             distribution=case.distribution,
-            dims=plain(dims),
+            dims=plain(problem.dims),
             scalars=plain(dict(case.scalars)),
-            nbytes=int(op.nbytes(precision.itemsize, **dims)),
-            flops=int(op.flops(**dims)),
+            nbytes=int(problem.nbytes),
+            flops=int(problem.flops),
         )
     )
 
@@ -158,7 +159,8 @@ def build_row(build: BuildResult) -> BuildRow:
 
 def evaluation_rows(op: Operator, evaluation: Evaluation) -> tuple[EvaluationRow, list[SQLModel]]:
     """An evaluation, and every row that belongs to it: task, cases, version, device, build, results."""
-    candidate, precision = evaluation.candidate, evaluation.candidate.precision
+    candidate = evaluation.candidate
+    task = Task(op, candidate.precision)
     row = _identified(
         EvaluationRow(
             id="",
@@ -182,9 +184,9 @@ def evaluation_rows(op: Operator, evaluation: Evaluation) -> tuple[EvaluationRow
     )
     checks, measurements, profiles = evaluation.checks, evaluation.measurements, evaluation.profiles
     used = dict.fromkeys([*(c.case for c in checks), *(m.case for m in measurements), *(p.case for p in profiles)])
-    cases = {case: case_row(op, precision, case) for case in used}
+    cases = {case: case_row(task.at(case)) for case in used}
     rows: list[SQLModel] = [
-        task_row(op, precision, evaluation.started_at),
+        task_row(task, evaluation.started_at),
         device_row(evaluation.device),
         *version_rows(candidate, evaluation.started_at),
         *cases.values(),

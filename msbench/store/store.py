@@ -12,7 +12,7 @@ from sqlmodel import Session, col, func, select
 
 from msbench.errors import IntegrityError, StoreError, UnknownNameError
 from msbench.model import Candidate, Ceilings, Device, Evaluation, Status, Study, Trial
-from msbench.spec import Operator, Precision
+from msbench.spec import Operator, Task
 from msbench.statistics import median
 from msbench.store import convert
 from msbench.store.engine import sqlite_path
@@ -101,17 +101,16 @@ class Store(Runs):
     def add_version(self, op: Operator, candidate: Candidate) -> str:
         """Store a version that hasn't been evaluated (yet), with its task; return its id."""
         now = _now()
-        task = convert.task_row(op, candidate.precision, now)
+        task = convert.task_row(Task(op, candidate.precision), now)
         with self.writing() as session:
             put_all(session.connection(), [task, *convert.version_rows(candidate, now)])
         return candidate.id
 
-    def add_task(self, op: Operator, precision: Precision) -> str:
-        """Store a task and its cases; return the task's id."""
-        task = convert.task_row(op, precision, _now())
-        cases = [convert.case_row(op, precision, case) for case in op.cases]
+    def add_task(self, task: Task) -> str:
+        """Store a task and its cases; return its id."""
+        cases = [convert.case_row(task.at(case)) for case in task.operator.cases]
         with self.writing() as session:
-            put_all(session.connection(), [task, *cases])
+            put_all(session.connection(), [convert.task_row(task, _now()), *cases])
         return task.id
 
     def add_device(self, device: Device) -> str:

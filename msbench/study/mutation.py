@@ -17,7 +17,7 @@ from msbench.harness.check.schedule import work
 from msbench.harness.protocols import Executor, Foresees, Progress, Runner
 from msbench.model import BuildResult, Candidate, Failure, Fault, Origin
 from msbench.operators import Mutant
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Precision, Task
 
 Room = Callable[[Operator, Case], AbstractContextManager[object]]
 
@@ -69,19 +69,18 @@ def affordable(executor: Executor, op: Operator, cases: Sequence[Case]) -> tuple
 class Survey:
     """The mutants of an operator, each with the cases that it is checked on."""
 
-    op: Operator
-    precision: Precision
+    task: Task
     wanted: Mapping[Mutant, Sequence[Case]]
 
 
 def begin(executor: Executor, survey: Survey, pool: ThreadPoolExecutor) -> list[Subject]:
     """Its mutants, which are being built."""
-    op, precision = survey.op, survey.precision
+    op, precision = survey.task.operator, survey.task.precision
     chosen = [m for m in survey.wanted if m.precisions is None or precision in m.precisions]
     found = []
     for mutant in chosen:
         # They are edits of ours, to be trusted like what they were made of: on a GPU such take one process, not two.
-        candidate = replace(mutant.candidate(op, precision), origin=Origin.NAIVE)
+        candidate = replace(mutant.candidate(survey.task), origin=Origin.NAIVE)
         verdict = Verdict(mutant, precision)
         found.append(Subject(executor, op, candidate, verdict, pool.submit(executor.build, op, candidate)))
     return found
@@ -102,7 +101,8 @@ def check(
         DeviceFull: it is too small for a case.
         DeviceError: it is missing or lost.
     """
-    op, precision, wanted = survey.op, survey.precision, survey.wanted
+    task, wanted = survey.task, survey.wanted
+    op = task.operator
     with ExitStack() as resources:
         for subject in subjects:
             resources.callback(subject.close)
@@ -112,10 +112,10 @@ def check(
             executor, op, list(dict.fromkeys(case for s in subjects for case in wanted[s.verdict.mutant]))
         )
         if progress:
-            progress.started(f"checking {op.name}/{precision}'s mutants")
+            progress.started(f"checking {task.id}'s mutants")
         for done, case in enumerate(cases, 1):
             try:
-                with room(op, case), CaseCheck(executor, op, precision, case, seed) as checking:
+                with room(op, case), CaseCheck(executor, task.at(case), seed) as checking:
                     for subject in subjects:
                         if case in wanted[subject.verdict.mutant]:
                             subject.try_on(checking)
@@ -123,7 +123,7 @@ def check(
                 if isinstance(error, SpecError) and not isinstance(error.__cause__, MemoryError):
                     raise
                 raise DeviceFull(
-                    f"{executor.device().name} has not enough memory to check {op.name}/{precision} at {case.id}. "
+                    f"{executor.device().name} has not enough memory to check {task.id} at {case.id}. "
                     "Choose smaller cases with --cases."
                 ) from error
             if progress:

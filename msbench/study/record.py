@@ -98,7 +98,7 @@ def record(
 
 def _job(subject: Subject, candidates: tuple[Candidate, ...], settings: Settings) -> Job:
     plan = Plan((subject.case,), Checks.QUICK, seed=settings.seed, sittings=settings.sittings, settle_s=_SETTLE_S)
-    return Job(subject.task.operator, subject.task.precision, candidates, plan)
+    return Job(subject.task, candidates, plan)
 
 
 def _pairs(kind: Study, results: Sequence[Evaluation], settings: Settings) -> list[tuple[Evaluation, Evaluation]]:
@@ -116,8 +116,8 @@ def _slowed_versions(
     once = replace(settings, sittings=1)
     jobs = [_job(subject, (_waiting(subject, BASE),), once) for subject in subjects]
     jobs = [replace(job, plan=replace(job.plan, time_budget_s=_FIRST_LOOK_S)) for job in jobs]
-    first = {job.task: results for job, results in evaluate_all(executor, jobs, command="", progress=progress)}
-    return [_slowed(subject, first[job.task], settings.pairs) for subject, job in zip(subjects, jobs, strict=True)]
+    first = {job.task.id: results for job, results in evaluate_all(executor, jobs, command="", progress=progress)}
+    return [_slowed(subject, first[job.task.id], settings.pairs) for subject, job in zip(subjects, jobs, strict=True)]
 
 
 def _slowed(subject: Subject, results: list[Evaluation] | MsbenchError, pairs: int) -> _Slowed:

@@ -27,7 +27,7 @@ class Subject:
     @property
     def name(self) -> str:
         """For example ``"relu/fp32 N=1024"``."""
-        return f"{self.task.operator.name}/{self.task.precision} {self.case.id}"
+        return f"{self.task.id} {self.case.id}"
 
 
 def choose(count: int) -> list[Subject]:
@@ -41,10 +41,10 @@ def choose(count: int) -> list[Subject]:
     """
     known = sorted(map(operators.load, operators.names()), key=lambda op: (op.scenario, op.name))
     listed = [
-        (Task(op, precision), naive)
+        (task, naive)
         for op in known
-        for precision in op.precisions
-        for naive in operators.versions(op, precision)
+        for task in op.tasks
+        for naive in operators.versions(task)
         if naive.origin is Origin.NAIVE
     ]
     if not 0 < count <= len(listed):

@@ -28,7 +28,7 @@ from msbench.harness.protocols import Executor, Progress
 from msbench.harness.sandbox import wire
 from msbench.model import Failure, Fault
 from msbench.operators import mutants
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Precision, Task
 from msbench.study.mutation import Subject, Survey, Verdict, begin, check
 
 _BEGUN = 2  # surveys: the one whose mutants are checked, and the next one
@@ -108,16 +108,18 @@ def _side_by_side(
         for pool in (compiling, turns, work):
             pools.callback(pool.shutdown, wait=False, cancel_futures=True)
         pools.callback(_end_processes)
-        compiled = {one.op.name: compiling.submit(executor.compile_checks, one.op) for one in _first_of_each(every)}
+        operators = {survey.task.operator.name: survey.task.operator for survey in every}
+        compiled = {name: compiling.submit(executor.compile_checks, op) for name, op in operators.items()}
 
         def take(survey: Survey) -> list[Verdict]:
-            compiled[survey.op.name].result()
+            op, precision = survey.task.operator, survey.task.precision
+            compiled[op.name].result()
             cases = {mutant.name: tuple(some) for mutant, some in survey.wanted.items()}
-            asked = work.submit(_survey, survey.op.name, survey.op.folder, survey.precision, cases, seed)
+            asked = work.submit(_survey, op.name, op.folder, precision, cases, seed)
             by_name = {mutant.name: mutant for mutant in survey.wanted}
             try:
                 return [
-                    Verdict(by_name[name], survey.precision, rejected, survived, failures)
+                    Verdict(by_name[name], precision, rejected, survived, failures)
                     for name, rejected, survived, failures in asked.result()
                 ]
             except BrokenProcessPool:
@@ -136,11 +138,7 @@ def _side_by_side(
             except DeviceFull as error:
                 yield number, error
             if progress:
-                progress.advanced(done, len(every), f"{every[number].op.name}/{every[number].precision}")
-
-
-def _first_of_each(every: Iterable[Survey]) -> Iterable[Survey]:
-    return {one.op.name: one for one in every}.values()
+                progress.advanced(done, len(every), every[number].task.id)
 
 
 def _end_processes() -> None:
@@ -199,7 +197,7 @@ def _start(make: Callable[[], Executor], parent: int, room: _Room, builders: int
 def _survey(name: str, folder: str, precision: Precision, cases: dict[str, tuple[Case, ...]], seed: int) -> list[_Told]:
     assert _here is not None
     op = operators.load(name, Path(folder).parent)
-    survey = Survey(op, precision, {mutant: cases[mutant.name] for mutant in mutants(op) if mutant.name in cases})
+    survey = Survey(Task(op, precision), {mutant: cases[mutant.name] for mutant in mutants(op) if mutant.name in cases})
     subjects = begin(_here.executor, survey, _here.building)
     found = check(_here.executor, survey, subjects, seed, room=_here.enter)
     for failure in (failure for one in found for failure in one.failures.values()):

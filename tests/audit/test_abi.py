@@ -12,7 +12,7 @@ from msbench import emulator, operators
 from msbench.audit import abi, adapter
 from msbench.audit.abi import Parameter, Symbol
 from msbench.errors import UnknownNameError
-from msbench.spec import Array, Precision
+from msbench.spec import Array, Precision, Task
 from tests.gpu.fake_gpu import tools
 
 ABI = abi.load("mskernelbench")
@@ -115,7 +115,7 @@ def test_every_adapter_compiles_for_the_processor(every_adapter: str) -> None:
 @pytest.mark.parametrize("name", sorted({f.operator for f in ABI.functions if f.host_pointers}))
 def test_our_versions_compile_behind_host_pointers(name: str, precision: Precision) -> None:
     op = operators.load(name)
-    entry = adapter.staged(op, precision)
+    entry = adapter.staged(Task(op, precision))
     emulator.build(f"{_launcher(op)}{entry.after}", "ours.cu", preinclude=entry.before)
 
 

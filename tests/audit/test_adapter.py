@@ -21,7 +21,7 @@ from msbench.harness.build.compile import build
 from msbench.harness.check.case import POISONS
 from msbench.model import Candidate, Entry, Fault
 from msbench.operators import select_cases
-from msbench.spec import Operator, Precision
+from msbench.spec import Operator, Precision, Task
 from tests.gpu.fake_gpu import FakeGpu, tools
 
 ABI = abi.load("mskernelbench")
@@ -50,7 +50,7 @@ def running(
     result = build(op, made, tools(), "sm_90a")
     assert result.failure is None, result.failure
     (case,) = select_cases(op, case_id)
-    arena = gpu.arena(Layout.of(op, FP32, case))
+    arena = gpu.arena(Layout.of(Task(op, FP32).at(case)))
     arena.write_inputs(inputs)
     arena.poison(POISONS[0])
     with gpu.runner_of(op, built=(made, Path(result.binary or ""))) as runner:
@@ -110,7 +110,7 @@ def test_what_is_written_beside_an_array_of_the_host_is_seen(gpu: FakeGpu, write
     op, made = candidate(HOST.replace("/* more */", f"{write};"))
     result = build(op, made, tools(), "sm_90a")
     (case,) = select_cases(op, "N=8,P=3")
-    arena = gpu.arena(Layout.of(op, FP32, case))
+    arena = gpu.arena(Layout.of(Task(op, FP32).at(case)))
     arena.write_inputs({"A": matrix})
     arena.poison(POISONS[0])
     with gpu.runner_of(op, built=(made, Path(result.binary or ""))) as runner:
@@ -124,7 +124,7 @@ def test_our_version_behind_host_pointers_gives_the_same_result(gpu: FakeGpu) ->
         cudaLaunchHostFunc(stream, [](void* p) { Work* w = static_cast<Work*>(p);
             for (int64_t i = 0; i < w->n; ++i) w->B[i] = w->A[i] + w->P; delete w; }, new Work{A, B, N * N, P});
         return cudaSuccess; }"""
-    made = Candidate(op.name, FP32, operators.prototype(op).replace(";", body), entry=adapter.staged(op, FP32))
+    made = Candidate(op.name, FP32, operators.prototype(op).replace(";", body), entry=adapter.staged(Task(op, FP32)))
     matrix = floats(8, 8)
     with running(gpu, op, made, "N=8,P=2", A=matrix) as (runner, arena):
         for _ in range(2):

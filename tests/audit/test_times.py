@@ -18,7 +18,7 @@ from msbench.audit.verdict import Verdict
 from msbench.errors import WorkerCrashed
 from msbench.harness.protocols import Plan
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Failure, Fault, Measurement
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Operator, Precision, Problem, Task
 
 KERNELS = Path(__file__).with_name("kernels") / "good"
 PLAN = Plan(cases=(), seed=3, whole_calls=True)
@@ -72,10 +72,9 @@ class Clock:
         self.opened.append(Runner(candidate))
         return self.opened[-1]
 
-    def measure(
-        self, op: Operator, precision: Precision, case: Case, runners: Sequence[Runner], plan: Plan
-    ) -> list[Measurement]:
+    def measure(self, problem: Problem, runners: Sequence[Runner], plan: Plan) -> list[Measurement]:
         self.plans.append(plan)
+        case = problem.case
         found = []
         for runner in runners:
             time = self.times[runner.candidate.label]
@@ -104,7 +103,7 @@ def timed(executor: Clock, name: str = "softmax_bf16", cases: int = 2) -> Verdic
     subject = Subject(found, op, executor)  # type: ignore[arg-type]
     subject.built(executor.build(op, subject.candidate))
     subject.tried[Kind.PAPER] = cases
-    rivals = {c: executor.build(op, c) for c in rivals_of(op, subject.precision, found.symbol.host_pointers)}
+    rivals = {c: executor.build(op, c) for c in rivals_of(subject.task, found.symbol.host_pointers)}
     verdicts = time_files(executor, [subject], rivals, op.cases[:cases], PLAN, Silence())  # type: ignore[arg-type]
     assert all(runner.closed for runner in executor.opened if runner.candidate.label != found.name)
     return verdicts[found.name]
@@ -133,8 +132,10 @@ def test_ratios_are_rivals_times_over_the_files(cases: list[str]) -> None:
 def test_the_naive_kernel_stands_in_for_a_best_one_and_the_fastest_library_counts_on_each_case(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    without_best = [one for one in operators.versions(operators.load("elu"), Precision.FP32) if one.label != "best"]
-    monkeypatch.setattr(times, "versions", lambda op, precision: without_best)
+    without_best = [
+        one for one in operators.versions(Task(operators.load("elu"), Precision.FP32)) if one.label != "best"
+    ]
+    monkeypatch.setattr(times, "versions", lambda task: without_best)
     first, second = (case.id for case in operators.load("elu").cases[:2])
     libraries = {"cub": {first: 1000.0, second: None}, "cudnn": {first: 2000.0, second: 500.0}}
     verdict = timed(Clock({"elu_optimized.cu": 1000.0, "naive": 2000.0, **libraries}), "elu_optimized")

@@ -20,6 +20,7 @@ from msbench.harness.batch import coordinator as batch
 from msbench.harness.batch.job import Job
 from msbench.harness.protocols import Plan
 from msbench.model import Evaluation, Origin, Study
+from msbench.spec import Task
 from msbench.store.proofs import proofs
 from msbench.store.store import Store
 from tests import factories
@@ -176,7 +177,7 @@ def test_a_task_took_what_its_versions_did_and_new_ones_count_like_the_others() 
     op = factories.operator()
     old, other, new = (factories.candidate(op, label) for label in ("a", "b", "c"))
     known = {old.id: 3.0, other.id: 5.0}
-    job = Job(op, FP32, (old, other, new), Plan(cases=op.cases))
+    job = Job(Task(op, FP32), (old, other, new), Plan(cases=op.cases))
     assert _took(job, known) == 12.0
     assert _took(job, {}) is None
 

@@ -19,7 +19,7 @@ from msbench.harness.check.case import check_case
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Plan
 from msbench.model import BuildResult, Candidate, Fault, Origin, Status
-from msbench.spec import Precision
+from msbench.spec import Precision, Task
 from tests import turns
 
 OP = operators.load("vector_add")
@@ -86,7 +86,7 @@ def launch(executor: CpuExecutor, made: Candidate, *, misaligned: bool = False, 
     assert build.failure is None, build.failure
     runner = executor.open(OP, build, made)
     try:
-        with executor.arena(Layout.of(OP, FP32, CASE, misaligned=misaligned)) as arena:
+        with executor.arena(Layout.of(Task(OP, FP32).at(CASE), misaligned=misaligned)) as arena:
             arena.buffer[:] = 0
             for _ in range(times):
                 runner.launch(arena, CASE)
@@ -107,7 +107,7 @@ def test_right_kernel_passes_every_check(plain: CpuExecutor) -> None:
     made = candidate(RIGHT)
     build = plain.build(OP, made)
     runner = plain.open(OP, build, made)
-    results = check_case(plain, runner, OP, FP32, CASE, 0)
+    results = check_case(plain, runner, Task(OP, FP32).at(CASE), 0)
     assert [r.variant for r in results] == ["aligned", "misaligned", "repeat", "aba", "touched"]
     assert all(r.passed for r in results), results
     assert results[0].bitwise_repeatable
@@ -125,9 +125,9 @@ def test_the_operators_kernels(patient: tuple[CpuExecutor, CpuExecutor], name: s
     full = Plan(cases=operators.select_cases(op, "smallest"), heldout=1, measure=False)
     hidden = operators.heldout(op, seed=0, count=1, max_elements=20_000)
     quick = replace(full, cases=(*full.cases, *hidden), checks=Checks.QUICK)
-    sources = {(v.label, p): v.source for p in op.precisions for v in operators.versions(op, p)}
+    sources = {(v.label, p): v.source for p in op.precisions for v in operators.versions(Task(op, p))}
     first = op.precisions[operators.names().index(name) % len(op.precisions)]
-    for version in operators.versions(op, precision):
+    for version in operators.versions(Task(op, precision)):
         is_plain = version.label in ("naive", "straightforward")
         elsewhere = precision is not first and version.source == sources.get((version.label, first))
         if version.link or (elsewhere and not is_plain):
@@ -136,7 +136,7 @@ def test_the_operators_kernels(patient: tuple[CpuExecutor, CpuExecutor], name: s
         if turns.has_turn(f"{name}/{precision} {version.label}"):
             ways = [(plain, full), (sanitized, full if is_plain else replace(full, checks=Checks.QUICK))]
         for executor, plan in ways:
-            (found,) = evaluate(executor, op, precision, [version], plan, command="test")
+            (found,) = evaluate(executor, Task(op, precision), [version], plan, command="test")
             needs_gpu = found.status is Status.UNSUPPORTED and not is_plain
             assert needs_gpu or found.status is Status.PASSED, f"{version.label}: {found.failure}"
             if needs_gpu:
@@ -164,9 +164,9 @@ def test_it_is_a_processor_without_times(plain: CpuExecutor) -> None:
     assert plain.ceilings() is None
     assert not plain.measures
     with pytest.raises(UnsupportedError, match="measures nothing"):
-        plain.measure(OP, FP32, CASE, [], Plan(cases=(CASE,)))
+        plain.measure(Task(OP, FP32).at(CASE), [], Plan(cases=(CASE,)))
     with pytest.raises(UnsupportedError, match="profiles nothing"):
-        plain.profile(OP, FP32, [(CASE, None)], plain.build(OP, candidate(RIGHT)), candidate(RIGHT))
+        plain.profile(Task(OP, FP32), [(CASE, None)], plain.build(OP, candidate(RIGHT)), candidate(RIGHT))
 
 
 def test_pick_makes_it() -> None:
@@ -176,7 +176,7 @@ def test_pick_makes_it() -> None:
 
 
 def test_arena_leaves_nothing_behind(plain: CpuExecutor) -> None:
-    arena = plain.arena(Layout.of(OP, FP32, CASE))
+    arena = plain.arena(Layout.of(Task(OP, FP32).at(CASE)))
     file = Path(f"/proc/self/fd/{arena.handle.file}")
     assert "msbench-arena" in str(file.readlink())
     arena.close()
@@ -188,7 +188,10 @@ def test_two_arenas_are_two_memories(plain: CpuExecutor) -> None:
     made = candidate(RIGHT)
     runner = plain.open(OP, plain.build(OP, made), made)
     for value in range(8):  # more than stay mapped, and names that are used again
-        with plain.arena(Layout.of(OP, FP32, CASE)) as one, plain.arena(Layout.of(OP, FP32, CASE)) as other:
+        with (
+            plain.arena(Layout.of(Task(OP, FP32).at(CASE))) as one,
+            plain.arena(Layout.of(Task(OP, FP32).at(CASE))) as other,
+        ):
             one.view("A")[:] = value
             other.view("A")[:] = -value
             runner.launch(one, CASE)
@@ -401,14 +404,14 @@ def test_missing_barrier_shows_in_some_order(plain: CpuExecutor) -> None:
     body = f"{GLOBAL_INDEX} __shared__ float s[128];\ns[threadIdx.x] = A[i] + B[i]; C[i - threadIdx.x + 127 - threadIdx.x] = s[127 - threadIdx.x];"
     made = candidate(kernel(body))
     runner = plain.open(OP, plain.build(OP, made), made)
-    results = check_case(plain, runner, OP, FP32, CASE, 0)
+    results = check_case(plain, runner, Task(OP, FP32).at(CASE), 0)
     assert not results[-1].passed
 
 
 def test_worker_goes_on_after_a_failed_launch(plain: CpuExecutor) -> None:
     made = candidate(kernel(f"{GLOBAL_INDEX} if (A[0] == 1) __trap();\n__syncthreads(); C[i] = A[i] + B[i];"))
     runner = plain.open(OP, plain.build(OP, made), made)
-    with plain.arena(Layout.of(OP, FP32, CASE)) as arena:
+    with plain.arena(Layout.of(Task(OP, FP32).at(CASE))) as arena:
         arena.buffer[:] = 0
         arena.view("A")[0] = 1
         with pytest.raises(LaunchFailed, match="__trap"):
@@ -418,7 +421,7 @@ def test_worker_goes_on_after_a_failed_launch(plain: CpuExecutor) -> None:
         runner.launch(arena, CASE)
         assert (arena.view("C") == 5).all()
     runner.close()
-    with pytest.raises(WorkerCrashed), plain.arena(Layout.of(OP, FP32, CASE)) as arena:
+    with pytest.raises(WorkerCrashed), plain.arena(Layout.of(Task(OP, FP32).at(CASE))) as arena:
         runner.launch(arena, CASE)
 
 

@@ -37,7 +37,7 @@ from msbench.harness.check.case import VARIANTS
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Executor, Plan
 from msbench.model import BuildResult, Candidate, Ceilings, Failure, Fault, Profile, Status
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Precision, Task
 from tests.gpu.fake_gpu import MODES, OPERATOR, FakeGpu, scale, tools
 from tests.gpu.profile.test_bottleneck import CEILINGS
 from tests.gpu.profile.test_ncu import CALLED_TWICE, LISTING, OUTPUT
@@ -165,7 +165,7 @@ def candidate(label: str = "right") -> Candidate:
 
 def run(executor: Executor, plan: Plan, count: int = 1) -> list[Any]:
     candidates = [candidate(f"right {n}") for n in range(count)]
-    return evaluate(executor, OPERATOR, Precision.FP32, candidates, plan, command="test")
+    return evaluate(executor, Task(OPERATOR, Precision.FP32), candidates, plan, command="test")
 
 
 def plan(**scalars: float) -> Plan:
@@ -288,7 +288,7 @@ def test_counters_come_from_a_process_of_their_own(
 
     def profiles(*cases: Case) -> list[Profile]:
         pairs = [(case, None) for case in cases]
-        return executor.profile(OPERATOR, Precision.FP32, pairs, built, candidate())
+        return executor.profile(Task(OPERATOR, Precision.FP32), pairs, built, candidate())
 
     (profile,) = profiles(case)
     assert profile.source == "ncu", profile.tool
@@ -322,7 +322,7 @@ def test_accesses_are_watched_in_a_process_of_their_own(executor: CudaExecutor, 
     built = executor.build(OPERATOR, candidate())
 
     says.write_text("========= ERROR SUMMARY: 0 errors")
-    results = executor.sanitize(OPERATOR, Precision.FP32, [scale(), scale(spin_us=1.0)], built, 0)
+    results = executor.sanitize(Task(OPERATOR, Precision.FP32), [scale(), scale(spin_us=1.0)], built, 0)
     assert [result.passed for result in results] == [True] * 4
     jobs = json.loads((tmp_path / "job").read_text())["jobs"]
     assert all(job["bytes"] == [4000, 4000] for job in jobs)
@@ -330,7 +330,7 @@ def test_accesses_are_watched_in_a_process_of_their_own(executor: CudaExecutor, 
     assert all(offset % 16 == 0 for offset in aligned) and any(offset % 16 for offset in misaligned)
 
     says.write_text("========= Invalid __global__ read of size 4 bytes\n=========     at scale")
-    good, bad = executor.sanitize(OPERATOR, Precision.FP32, [scale()], built, 0)
+    good, bad = executor.sanitize(Task(OPERATOR, Precision.FP32), [scale()], built, 0)
     assert good.passed and bad.failure is not None and bad.failure.fault is Fault.OUT_OF_BOUNDS
     assert bad.failure.message == (
         f"Case {scale().id} (sanitized, misaligned): compute-sanitizer: Invalid __global__ read of size 4 bytes, at scale."
@@ -338,7 +338,7 @@ def test_accesses_are_watched_in_a_process_of_their_own(executor: CudaExecutor, 
 
     says.write_text("")
     with pytest.raises(ExecutorError, match="no verdict on memory accesses: compute-sanitizer ended with code 3"):
-        executor.sanitize(OPERATOR, Precision.FP32, [scale(**mode("returns"))], built, 0)
+        executor.sanitize(Task(OPERATOR, Precision.FP32), [scale(**mode("returns"))], built, 0)
 
 
 def count_processes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -368,7 +368,9 @@ def test_processes_start_while_their_kernels_are_built(executor: CudaExecutor, m
 
     monkeypatch.setattr(executor, "build", slow)
     wanted = dataclasses.replace(plan(), sittings=1)
-    good, bad = evaluate(executor, OPERATOR, Precision.FP32, [candidate(), candidate("bad")], wanted, command="test")
+    good, bad = evaluate(
+        executor, Task(OPERATOR, Precision.FP32), [candidate(), candidate("bad")], wanted, command="test"
+    )
     assert (good.status, bad.status) == (Status.PASSED, Status.BUILD_FAILED)
     assert len(opened) == 4  # a worker and a recorder each
     assert not any(Path(f"/proc/{pid}").exists() for pid in opened)
@@ -384,7 +386,7 @@ def test_tasks_side_by_side_are_checked_and_measured_in_the_same_processes(
     monkeypatch.setattr(batch, "CORES", 4)
     once = dataclasses.replace(plan(), sittings=1)
     op = operator(tmp_path / "ops", "scale", "tests.gpu.fake_gpu")
-    jobs = [Job(op, Precision.FP32, (candidate(f"{n} a"), candidate(f"{n} b")), once) for n in range(3)]
+    jobs = [Job(Task(op, Precision.FP32), (candidate(f"{n} a"), candidate(f"{n} b")), once) for n in range(3)]
     found = list(evaluate_all(executor, jobs, command="test", progress=evaluating._Silence(), batch=2))
     assert len(found) == len(jobs)
     for _, results in found:

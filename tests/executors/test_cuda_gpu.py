@@ -100,7 +100,7 @@ def executor() -> Iterator[CudaExecutor]:
 def run(executor: CudaExecutor, *sources: str, cases: tuple[Case, ...] = (SMALL,), **options: Any) -> list[Evaluation]:
     candidates = [Candidate("scale", Precision.FP32, f"{s}// {n}\n", label=str(n)) for n, s in enumerate(sources)]
     plan = Plan(**{"cases": cases, "checks": Checks.QUICK, "time_budget_s": 2.0, **options})
-    return evaluate(executor, OPERATOR, Precision.FP32, candidates, plan, command="pytest")
+    return evaluate(executor, Task(OPERATOR, Precision.FP32), candidates, plan, command="pytest")
 
 
 def test_a_right_kernel_passes_every_check_and_is_measured(executor: CudaExecutor) -> None:
@@ -172,7 +172,7 @@ def test_what_ran_before_moves_neither_the_floor_nor_a_call(executor: CudaExecut
     candidate = Candidate("scale", Precision.FP32, GOOD)
     runner = executor.open(OPERATOR, executor.build(OPERATOR, candidate), candidate)
     try:
-        layout = Layout.of(OPERATOR, Precision.FP32, SMALL)
+        layout = Layout.of(Task(OPERATOR, Precision.FP32).at(SMALL))
         with executor.arena(layout) as first, executor.arena(layout) as second:
             runner.prepare(Job.of(OPERATOR, SMALL, [first, second], poison=True), SMALL)
             runner.cold(0, 16, held=False)
@@ -248,7 +248,7 @@ def test_a_kernel_made_slower_by_a_known_time_is_found_to_be(executor: CudaExecu
         subject = Subject(
             Task(op, Precision.FP32),
             next(one for one in op.cases if one.id == case),
-            operators.versions(op, Precision.FP32)[0],
+            operators.versions(Task(op, Precision.FP32))[0],
         )
         settings = Settings((Study.SAME, Study.SLOWDOWN), pairs=2, sittings=4, seed=0)
         found = record(

@@ -19,7 +19,7 @@ from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Plan
 from msbench.harness.sandbox import confine
 from msbench.model import Candidate, Fault, Status
-from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
+from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split, Task
 from tests.harness.sandbox.test_process import gone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="confinement is Linux's")
@@ -73,7 +73,7 @@ def launch(executor: CpuExecutor, mode: int, source: str = SOURCE) -> None:
     assert build.failure is None, build.failure
     runner = executor.open(OPERATOR, build, candidate)
     try:
-        with executor.arena(Layout.of(OPERATOR, Precision.FP32, OPERATOR.cases[0])) as arena:
+        with executor.arena(Layout.of(Task(OPERATOR, Precision.FP32).at(OPERATOR.cases[0]))) as arena:
             arena.view("x")[:] = 7
             runner.launch(arena, case(mode))
             assert (arena.view("y") == 7).all()
@@ -168,7 +168,7 @@ def test_bad_and_good_ones_in_one_group(executor: CpuExecutor) -> None:
         for name, mode in choices.items()
     ]
     plan = Plan(cases=(case(GOOD),), checks=Checks.QUICK, measure=False)
-    found = evaluate(executor, OPERATOR, Precision.FP32, candidates, plan, command="test")
+    found = evaluate(executor, Task(OPERATOR, Precision.FP32), candidates, plan, command="test")
     for candidate, result in zip(candidates, found, strict=True):
         if candidate.label.startswith("good"):
             assert result.status is Status.PASSED, result.failure

@@ -13,7 +13,7 @@ from msbench.gpu import runner as gpu_runner
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Plan
 from msbench.model import Candidate, Evaluation, Fault, Origin, Status
-from msbench.spec import Precision
+from msbench.spec import Precision, Task
 from tests.executors.test_cuda_gpu import GOOD, HANGS, ILLEGAL, OPERATOR, SMALL
 
 pytestmark = pytest.mark.gpu
@@ -53,7 +53,7 @@ def run(executor: CudaExecutor, *sources: str, origin: Origin = Origin.AGENT) ->
         for n, source in enumerate(sources)
     ]
     plan = Plan(cases=(SMALL,), checks=Checks.QUICK, time_budget_s=1.0, sittings=1)
-    return evaluate(executor, OPERATOR, Precision.FP32, candidates, plan, command="pytest")
+    return evaluate(executor, Task(OPERATOR, Precision.FP32), candidates, plan, command="pytest")
 
 
 @pytest.mark.parametrize("name", MISDEEDS)
@@ -96,12 +96,12 @@ def test_libraries_find_what_they_need(executor: CudaExecutor, operator: str, la
     """They load engines, make threads and read files late, when they are confined already."""
     op = operators.load(operator)
     for precision in op.precisions:
-        found = [v for v in operators.versions(op, precision) if v.label == label]
+        found = [v for v in operators.versions(Task(op, precision)) if v.label == label]
         if not found:
             continue
         cases = operators.select_cases(op, "smallest")
         plan = Plan(cases=cases, checks=Checks.QUICK, time_budget_s=1.0, sittings=1, profile=True)
-        (result,) = evaluate(executor, op, precision, found[:1], plan, command="pytest")
+        (result,) = evaluate(executor, Task(op, precision), found[:1], plan, command="pytest")
         if result.build is not None and result.build.failure and result.build.failure.fault is Fault.UNSUPPORTED:
             pytest.skip(result.build.failure.message)
         assert result.status is Status.PASSED, result.failure

@@ -25,7 +25,7 @@ from msbench.model import (
     Status,
     digest,
 )
-from msbench.spec import Case, Precision
+from msbench.spec import Case, Precision, Task
 from msbench.store.store import Store
 from tests.harness.check.test_case import zeros
 from tests.harness.fakes import OPERATOR, FakeExecutor, candidate, case, right
@@ -83,7 +83,7 @@ def record(
 
 
 def run(executor: Executor, *candidates: Candidate) -> list[Evaluation]:
-    return evaluate(executor, OPERATOR, Precision.FP32, candidates, PLAN, command="msbench eval x.cu")
+    return evaluate(executor, Task(OPERATOR, Precision.FP32), candidates, PLAN, command="msbench eval x.cu")
 
 
 def executor(store: Store | None, device: str | None = None, **fields: Any) -> RecordedExecutor:
@@ -192,4 +192,4 @@ def test_it_never_measures(store: Store) -> None:
     chosen = executor(store)
     assert not chosen.measures
     with pytest.raises(ExecutorError, match="--executor cuda"):
-        chosen.measure(OPERATOR, Precision.FP32, case(64), [], PLAN)
+        chosen.measure(Task(OPERATOR, Precision.FP32).at(case(64)), [], PLAN)

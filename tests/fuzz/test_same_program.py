@@ -15,7 +15,7 @@ from msbench.executors.cpu import CpuExecutor
 from msbench.harness.evaluate import Checks, Plan, evaluate
 from msbench.model import Candidate, Status
 from msbench.operators import select_cases
-from msbench.spec import Precision
+from msbench.spec import Precision, Task
 
 NAMES = ("vector_add", "rms_norm", "softmax")
 WRONG = ("vector_add", "A[i]) +", "A[i]) -")
@@ -53,11 +53,11 @@ def spread(source: str, data: st.DataObject) -> str:
 def test_layout_changes_no_verdict(executor: CpuExecutor, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from((*NAMES, WRONG[0] + " wrong")))
     op = operators.load(name.removesuffix(" wrong"))
-    (source,) = [c.source for c in operators.versions(op, Precision.FP32) if c.label == "naive"]
+    (source,) = [c.source for c in operators.versions(Task(op, Precision.FP32)) if c.label == "naive"]
     expected = Status.PASSED
     if name.endswith("wrong"):
         source, expected = source.replace(*WRONG[1:]), Status.CHECK_FAILED
     plan = Plan(select_cases(op, "smallest"), checks=Checks.QUICK)
     candidate = Candidate(op.name, Precision.FP32, spread(source, data))
-    (result,) = evaluate(executor, op, Precision.FP32, [candidate], plan, command="")
+    (result,) = evaluate(executor, Task(op, Precision.FP32), [candidate], plan, command="")
     assert result.status == expected, (result.failure, candidate.source)

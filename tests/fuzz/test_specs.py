@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msbench import operators, resources
 from msbench.errors import MsbenchError, SpecError
 from msbench.operators.validate import validate
-from msbench.spec import Operator
+from msbench.spec import Operator, Task
 from tests import factories
 
 SPECS = {
@@ -67,9 +67,9 @@ def test_a_mutated_spec_is_an_operator_or_one_sentence(given_: tuple[str, str]) 
     if harmless(text):
         found = loaded(text.encode("utf-8", "surrogatepass"), name)
         if isinstance(found, Operator):
-            assert operators.header(found, found.precisions[0])
+            assert operators.header(Task(found, found.precisions[0]))
             with pytest.raises(MsbenchError, match=r"naive.cu is missing"):
-                operators.versions(found, found.precisions[0])
+                operators.versions(Task(found, found.precisions[0]))
 
 
 @given(st.binary(max_size=200) | st.lists(st.sampled_from(PIECES), max_size=8).map(lambda p: "\n".join(p).encode()))

@@ -25,7 +25,7 @@ from msbench.harness.arena import Arena, Layout
 from msbench.harness.build import compile as build
 from msbench.harness.build import toolchain
 from msbench.model import Candidate, Origin
-from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
+from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split, Task
 
 _NATIVE = Path(__file__).with_name("native")
 
@@ -145,7 +145,7 @@ class FakeGpu:
 
 def filled(gpu: FakeGpu, case: Case, seed: int = 0) -> tuple[Arena, Any]:
     """An arena with inputs, and what must come out."""
-    arena = gpu.arena(Layout.of(OPERATOR, Precision.FP32, case))
+    arena = gpu.arena(Layout.of(Task(OPERATOR, Precision.FP32).at(case)))
     x = np.random.default_rng(seed).uniform(-1, 1, 1000).astype(np.float32)
     arena.write_inputs({"x": x})
     return arena, np.float32(3) * x

@@ -21,7 +21,7 @@ from msbench.gpu.timing.permute import permute
 from msbench.harness.arena import Layout
 from msbench.harness.check.case import POISONS
 from msbench.model import Candidate, Fault, Origin
-from msbench.spec import Array, Precision
+from msbench.spec import Array, Precision, Task
 from tests.gpu.fake_gpu import OPERATOR, FakeGpu, filled, mode, scale
 
 GUARD = b"\xa5"  # what is around a workspace
@@ -281,7 +281,7 @@ def test_which_elements_change_places_is_known_here(gpu: FakeGpu, runner: GpuRun
             Array("out", ("n",), output=True),
         ),
     )
-    layout = Layout.of(op, Precision.FP32, scale())
+    layout = Layout.of(Task(op, Precision.FP32).at(scale()))
     rng = np.random.default_rng(0)
     drawn = [
         {

@@ -13,7 +13,7 @@ from msbench.errors import UnsupportedError, WorkerCrashed
 from msbench.harness.arena import ALIGNMENT, Arena, Layout
 from msbench.harness.evaluate import Plan
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Failure, Fault, Measurement, Profile, digest
-from msbench.spec import Array, Case, Dim, Operator, Precision, Scalar, Split
+from msbench.spec import Array, Case, Dim, Operator, Precision, Problem, Scalar, Split, Task
 
 Kernel = Callable[[Arena, Case], None]
 """A candidate: writes the outputs of an arena."""
@@ -138,9 +138,8 @@ class FakeExecutor:
         self.arenas.append(Arena(layout, memory[start : start + layout.nbytes], self.xp))
         return self.arenas[-1]
 
-    def measure(
-        self, op: Operator, precision: Precision, case: Case, runners: Sequence[FakeRunner], plan: Plan
-    ) -> list[Measurement]:
+    def measure(self, problem: Problem, runners: Sequence[FakeRunner], plan: Plan) -> list[Measurement]:
+        case = problem.case
         self.groups.append([r.candidate.label for r in runners])
         found = []
         for runner in runners:
@@ -151,8 +150,7 @@ class FakeExecutor:
 
     def profile(
         self,
-        op: Operator,
-        precision: Precision,
+        task: Task,
         cases: Sequence[tuple[Case, Measurement | None]],
         build: BuildResult,
         candidate: Candidate,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from msbench.harness.arena import ALIGNMENT, GUARD, REDZONE, Arena, Damage, Layout, Poison
 from msbench.harness.inputs import generate
-from msbench.spec import Precision
+from msbench.spec import Precision, Task
 from tests.harness.fakes import OPERATOR, FakeExecutor, case
 
 POISON = Poison(0xFF, 0xC3)
@@ -19,7 +19,7 @@ POISON = Poison(0xFF, 0xC3)
 
 @pytest.fixture(params=[False, True], ids=["aligned", "misaligned"])
 def arena(request: pytest.FixtureRequest) -> Iterator[Arena]:
-    layout = Layout.of(OPERATOR, Precision.BF16, case(100), misaligned=request.param)
+    layout = Layout.of(Task(OPERATOR, Precision.BF16).at(case(100)), misaligned=request.param)
     with FakeExecutor().arena(layout) as made:
         made.poison(POISON)
         yield made
@@ -27,7 +27,7 @@ def arena(request: pytest.FixtureRequest) -> Iterator[Arena]:
 
 @given(n=st.integers(1, 10_000), precision=st.sampled_from(Precision), misaligned=st.booleans())
 def test_layout(n: int, precision: Precision, misaligned: bool) -> None:
-    layout = Layout.of(OPERATOR, precision, case(n), misaligned=misaligned)
+    layout = Layout.of(Task(OPERATOR, precision).at(case(n)), misaligned=misaligned)
     assert [s.name for s in layout.slots] == ["x", "index", "y", "rank"]
     assert [s.name for s in layout.inputs] == ["x", "index"]
     assert layout.offsets == tuple(s.offset for s in layout.slots)
@@ -46,7 +46,7 @@ def test_layout(n: int, precision: Precision, misaligned: bool) -> None:
 
 
 def test_views_share_the_memory(arena: Arena) -> None:
-    given_inputs = generate(OPERATOR, Precision.BF16, case(100), 1, np)
+    given_inputs = generate(Task(OPERATOR, Precision.BF16).at(case(100)), 1, np)
     arena.write_inputs(given_inputs)
     for name, values in given_inputs.items():
         assert arena.view(name).dtype == values.dtype
@@ -58,7 +58,7 @@ def test_views_share_the_memory(arena: Arena) -> None:
 
 
 def test_poison_fills_outputs_alone(arena: Arena) -> None:
-    given_inputs = generate(OPERATOR, Precision.BF16, case(100), 1, np)
+    given_inputs = generate(Task(OPERATOR, Precision.BF16).at(case(100)), 1, np)
     arena.write_inputs(given_inputs)
     arena.poison(Poison(0x5D, 0x61))
     assert set(arena.raw("y").tolist()) == {0x5D}
@@ -69,7 +69,7 @@ def test_poison_fills_outputs_alone(arena: Arena) -> None:
 @pytest.mark.parametrize("chunk", [1 << 26, 64])
 def test_changed_inputs_are_told_by_element(arena: Arena, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("msbench.harness.arena._CHUNK", chunk)
-    given_inputs = generate(OPERATOR, Precision.BF16, case(100), 1, np)
+    given_inputs = generate(Task(OPERATOR, Precision.BF16).at(case(100)), 1, np)
     arena.write_inputs(given_inputs)
     arena.view("index")[[27, 50]] ^= 0x0101
     assert arena.changed_inputs(given_inputs) == (("index", 27, 4),)
@@ -77,7 +77,7 @@ def test_changed_inputs_are_told_by_element(arena: Arena, chunk: int, monkeypatc
 
 @given(data=st.data(), misaligned=st.booleans())
 def test_any_byte_outside_the_arrays_is_seen(data: st.DataObject, misaligned: bool) -> None:
-    layout = Layout.of(OPERATOR, Precision.FP32, case(33), misaligned=misaligned)
+    layout = Layout.of(Task(OPERATOR, Precision.FP32).at(case(33)), misaligned=misaligned)
     arena = FakeExecutor().arena(layout)
     arena.poison(POISON)
     start, end, before, after = data.draw(st.sampled_from(list(layout.redzones())))
@@ -102,10 +102,10 @@ def test_damage_is_told_by_the_nearest_array(arena: Arena) -> None:
 @pytest.mark.parametrize("chunk", [1 << 26, 1000])
 def test_what_lies_behind_the_layout_is_guarded_too(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("msbench.harness.arena._CHUNK", chunk)
-    layout = Layout.of(OPERATOR, Precision.FP32, case(8))
+    layout = Layout.of(Task(OPERATOR, Precision.FP32).at(case(8)))
     memory = np.zeros(layout.nbytes + 3000 + ALIGNMENT, np.uint8)
     arena = Arena(layout, memory[-memory.ctypes.data % ALIGNMENT :][: layout.nbytes + 3000], np)
-    inputs = generate(OPERATOR, Precision.FP32, case(8), 1, np)
+    inputs = generate(Task(OPERATOR, Precision.FP32).at(case(8)), 1, np)
     arena.write_inputs(inputs)
     arena.poison(POISON)
     assert arena.intact(inputs)
@@ -116,7 +116,7 @@ def test_what_lies_behind_the_layout_is_guarded_too(chunk: int, monkeypatch: pyt
 
 
 def test_a_buffer_that_is_too_small_or_unaligned_is_refused() -> None:
-    layout = Layout.of(OPERATOR, Precision.FP32, case(8))
+    layout = Layout.of(Task(OPERATOR, Precision.FP32).at(case(8)))
     memory = np.zeros(layout.nbytes + 2 * ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     Arena(layout, memory[start:], np)
@@ -128,7 +128,7 @@ def test_a_buffer_that_is_too_small_or_unaligned_is_refused() -> None:
 
 def test_memory_is_released_once() -> None:
     released: list[int] = []
-    layout = Layout.of(OPERATOR, Precision.FP32, case(8))
+    layout = Layout.of(Task(OPERATOR, Precision.FP32).at(case(8)))
     made = FakeExecutor().arena(layout)
     arena = Arena(layout, made.buffer, np, release=lambda: released.append(1))
     with arena:

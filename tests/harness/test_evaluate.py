@@ -28,7 +28,7 @@ from msbench.model import (
     Profile,
     Status,
 )
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Precision, Task
 from tests.harness.check.test_case import zeros
 from tests.harness.fakes import OPERATOR, FakeExecutor, candidate, case, right
 from tests.test_roofline import CEILINGS
@@ -55,7 +55,7 @@ def wrong_for_large_sizes(arena: Arena, case: Case) -> None:
 
 
 def run(executor: FakeExecutor, *candidates: Candidate, plan: Plan = PLAN, op: Operator = OPERATOR) -> list[Evaluation]:
-    return evaluate(executor, op, Precision.FP32, candidates, plan, command="msbench eval x.cu")
+    return evaluate(executor, Task(op, Precision.FP32), candidates, plan, command="msbench eval x.cu")
 
 
 def test_a_right_candidate_passes_every_stage() -> None:
@@ -173,8 +173,8 @@ def test_impossible_times_are_no_score() -> None:
 
 def test_a_failed_measurement_ends_with_its_stage() -> None:
     class Breaks(FakeExecutor):
-        def measure(self, op, precision, case, runners, plan):  # type: ignore[no-untyped-def]
-            first, *others = super().measure(op, precision, case, runners, plan)
+        def measure(self, problem, runners, plan):  # type: ignore[no-untyped-def]
+            first, *others = super().measure(problem, runners, plan)
             if runners[0].candidate.label == "right":
                 first = replace(first, failure=Failure(Fault.TIMEOUT, "It hung."))
             return [first, *others]
@@ -187,7 +187,7 @@ def test_a_failed_measurement_ends_with_its_stage() -> None:
 
 def test_a_failed_profile_leaves_the_times() -> None:
     class Breaks(FakeExecutor):
-        def profile(self, op, precision, cases, build, candidate):  # type: ignore[no-untyped-def]
+        def profile(self, task, cases, build, candidate):  # type: ignore[no-untyped-def]
             failure = Failure(Fault.TIMEOUT, "The profiler hung.")
             return [Profile(case, "ncu", {}, "", (), failure=failure) for case, _ in cases]
 
@@ -284,7 +284,7 @@ def test_progress_is_told() -> None:
 
     listener = Listener()
     plan = replace(QUICK, profile=True)
-    evaluate(FakeExecutor(), OPERATOR, Precision.FP32, [candidate(right)], plan, command="", progress=listener)
+    evaluate(FakeExecutor(), Task(OPERATOR, Precision.FP32), [candidate(right)], plan, command="", progress=listener)
     assert listener.heard == [
         "building gather_scale/fp32", "1/1 right",
         "checking gather_scale/fp32", "1/2 N=64", "2/2 N=2048",
@@ -295,7 +295,7 @@ def test_progress_is_told() -> None:
 
 def test_bf16() -> None:
     right_one, wrong = candidate(right, Precision.BF16), candidate(zeros, Precision.BF16)
-    results = evaluate(FakeExecutor(), OPERATOR, Precision.BF16, [right_one, wrong], PLAN, command="")
+    results = evaluate(FakeExecutor(), Task(OPERATOR, Precision.BF16), [right_one, wrong], PLAN, command="")
     assert [r.status for r in results] == [Status.PASSED, Status.CHECK_FAILED]
 
 
@@ -458,9 +458,7 @@ class Watching(FakeExecutor):
 
     sanitizes = True
 
-    def sanitize(
-        self, op: Operator, precision: Precision, cases: Sequence[Case], build: BuildResult, seed: int
-    ) -> list[CheckResult]:
+    def sanitize(self, task: Task, cases: Sequence[Case], build: BuildResult, seed: int) -> list[CheckResult]:
         assert len({case.dims for case in cases}) == len(cases) > 2
         label = next(r.candidate.label for r in self.runners if r.candidate.id == build.candidate_id)
         self.launches.append((label, "sanitized"))

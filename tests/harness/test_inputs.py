@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msbench import operators
 from msbench.errors import SpecError
 from msbench.harness.inputs import DISTRIBUTIONS, FEW, TINY, Draw, generate
-from msbench.spec import Array, Case, Operator, Precision, Split
+from msbench.spec import Array, Case, Operator, Precision, Split, Task
 
 VECTOR_ADD = operators.load("vector_add")
 
@@ -24,7 +24,7 @@ def case(n: int, distribution: str = "uniform") -> Case:
 
 
 def draw(n: int, distribution: str = "uniform", seed: int = 0, op: Operator = VECTOR_ADD) -> Any:
-    return generate(op, Precision.FP32, case(n, distribution), seed, np)["A"]
+    return generate(Task(op, Precision.FP32).at(case(n, distribution)), seed, np)["A"]
 
 
 def test_the_generator_is_splitmix64() -> None:
@@ -45,7 +45,7 @@ def test_inputs_have_the_storage_types_and_the_order_of_the_prototype() -> None:
     spmv = operators.load("spmv_csr")
     here = Case((("rows", 9), ("cols", 5), ("nnz", 20)), Split.HELDOUT)
     for precision, dtype in ((Precision.FP32, np.float32), (Precision.BF16, ml_dtypes.bfloat16)):
-        inputs = generate(spmv, precision, here, 3, np)
+        inputs = generate(Task(spmv, precision).at(here), 3, np)
         assert list(inputs) == ["values", "col_indices", "row_offsets", "x"]
         assert inputs["values"].dtype == inputs["x"].dtype == dtype
         assert inputs["col_indices"].dtype == inputs["row_offsets"].dtype == np.int32
@@ -54,7 +54,7 @@ def test_inputs_have_the_storage_types_and_the_order_of_the_prototype() -> None:
 
 def test_f32_arrays_stay_float32_in_bf16() -> None:
     op = dataclasses.replace(VECTOR_ADD, arrays=(*VECTOR_ADD.arrays, Array("scale", ("N",), "f32")))
-    inputs = generate(op, Precision.BF16, case(4), 0, np)
+    inputs = generate(Task(op, Precision.BF16).at(case(4)), 0, np)
     assert inputs["scale"].dtype == np.float32 and inputs["A"].dtype == ml_dtypes.bfloat16
 
 
@@ -67,14 +67,14 @@ def test_the_same_seed_gives_the_same_inputs(n: int, distribution: str, seed: in
 def test_seed_case_operator_and_array_all_matter() -> None:
     base = draw(64)
     other = dataclasses.replace(VECTOR_ADD, name="another")
-    both = generate(VECTOR_ADD, Precision.FP32, case(64), 0, np)
+    both = generate(Task(VECTOR_ADD, Precision.FP32).at(case(64)), 0, np)
     for changed in (draw(64, seed=1), draw(65)[:64], draw(64, op=other), both["B"]):
         assert (base != changed).mean() > 0.9
 
 
 def test_both_precisions_see_the_same_numbers() -> None:
-    wide = generate(VECTOR_ADD, Precision.FP32, case(1000), 0, np)["A"]
-    narrow = generate(VECTOR_ADD, Precision.BF16, case(1000), 0, np)["A"]
+    wide = generate(Task(VECTOR_ADD, Precision.FP32).at(case(1000)), 0, np)["A"]
+    narrow = generate(Task(VECTOR_ADD, Precision.BF16).at(case(1000)), 0, np)["A"]
     np.testing.assert_array_equal(wide.astype(ml_dtypes.bfloat16), narrow)
 
 
@@ -184,7 +184,7 @@ def wrong(result: Any) -> Operator:
 )
 def test_what_a_spec_s_own_inputs_get_wrong_is_named(result: Any, message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        generate(wrong(result), Precision.FP32, case(4), 0, np)
+        generate(Task(wrong(result), Precision.FP32).at(case(4)), 0, np)
 
 
 def test_an_unknown_distribution_is_named() -> None:
@@ -205,7 +205,7 @@ def test_cupy_gives_the_same_bits(distribution: str) -> None:
     import cupy
 
     for precision in Precision:
-        here = generate(VECTOR_ADD, precision, case(5000, distribution), 1, np)
-        there = generate(VECTOR_ADD, precision, case(5000, distribution), 1, cupy)
+        here = generate(Task(VECTOR_ADD, precision).at(case(5000, distribution)), 1, np)
+        there = generate(Task(VECTOR_ADD, precision).at(case(5000, distribution)), 1, cupy)
         for name in here:
             assert _bits(here[name]) == _bits(cupy.asnumpy(there[name]))

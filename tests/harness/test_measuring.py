@@ -5,7 +5,7 @@ from __future__ import annotations
 from msbench.harness.arena import Arena
 from msbench.harness.evaluate import Checks, Plan, evaluate
 from msbench.model import BuildResult, Candidate, Origin
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Precision, Task
 from tests.harness.fakes import OPERATOR, FakeExecutor, FakeRunner, candidate, case, right
 
 
@@ -26,7 +26,7 @@ class Prepared(FakeExecutor):
 def test_what_a_library_prepares_is_said_with_how_long_it_takes() -> None:
     group = [candidate(right), candidate(also_right, origin=Origin.LIBRARY)]
     plan = Plan(cases=(case(64), case(2048)), checks=Checks.QUICK, sittings=1)
-    ours, library = evaluate(Prepared(), OPERATOR, Precision.FP32, group, plan, command="test")
+    ours, library = evaluate(Prepared(), Task(OPERATOR, Precision.FP32), group, plan, command="test")
     assert ours.note == ""
     assert library.note == (
         f"Not timed: preparing for the arrays of a case, which took 2.5 µs ({case(64).id}) to 130 µs ({case(2048).id})."
@@ -37,7 +37,7 @@ def opened(sittings: int) -> list[str]:
     executor = FakeExecutor()
     plan = Plan(cases=(case(64), case(2048)), checks=Checks.QUICK, sittings=sittings)
     group = [candidate(right), candidate(also_right)]
-    results = evaluate(executor, OPERATOR, Precision.FP32, group, plan, command="test")
+    results = evaluate(executor, Task(OPERATOR, Precision.FP32), group, plan, command="test")
     assert all(len(result.measurements) == 2 for result in results)
     assert all(runner.closed for runner in executor.runners)
     return [runner.candidate.label for runner in executor.runners]

@@ -16,7 +16,7 @@ from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Checks, Plan
 from msbench.harness.sessions import join, number_for, number_needed
 from msbench.model import Candidate, Failure, Fault, Measurement, Status
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Precision, Problem, Task
 from msbench.statistics import bootstrap_ratio, estimate, log_ratios
 from tests.harness.fakes import OPERATOR, FakeExecutor, FakeRunner, candidate, right
 
@@ -125,11 +125,9 @@ def test_a_failure_in_any_sitting_is_the_measurements() -> None:
 class Long(FakeExecutor):
     """The larger cases take a thousand times as long."""
 
-    def measure(
-        self, op: Operator, precision: Precision, case: object, runners: object, plan: Plan
-    ) -> list[Measurement]:
-        found = super().measure(op, precision, case, runners, plan)  # type: ignore[arg-type]
-        if case == CASE:
+    def measure(self, problem: Problem, runners: Sequence[FakeRunner], plan: Plan) -> list[Measurement]:
+        found = super().measure(problem, runners, plan)
+        if problem.case == CASE:
             return found
         return [
             Measurement(
@@ -141,7 +139,7 @@ class Long(FakeExecutor):
 
 def run(executor: FakeExecutor, *candidates: Candidate, sittings: int = 3) -> list[Measurement]:
     plan = Plan(cases=OPERATOR.cases, checks=Checks.QUICK, sittings=sittings)
-    results = evaluate(executor, OPERATOR, Precision.FP32, candidates, plan, command="test")
+    results = evaluate(executor, Task(OPERATOR, Precision.FP32), candidates, plan, command="test")
     assert [r.status for r in results] == [Status.PASSED] * len(candidates)
     return list(results[0].measurements)
 
@@ -149,11 +147,9 @@ def run(executor: FakeExecutor, *candidates: Candidate, sittings: int = 3) -> li
 class Lucky(Long):
     """Each process of a short case is off by some hundredths."""
 
-    def measure(
-        self, op: Operator, precision: Precision, case: Case, runners: Sequence[FakeRunner], plan: Plan
-    ) -> list[Measurement]:
+    def measure(self, problem: Problem, runners: Sequence[FakeRunner], plan: Plan) -> list[Measurement]:
         rng = random.Random(len(self.groups))
-        found = super().measure(op, precision, case, runners, plan)
+        found = super().measure(problem, runners, plan)
         lucks = [rng.gauss(1, 0.03) for _ in found]
         return [
             replace(one, samples_ns=tuple((round_[0] * luck,) for round_ in one.samples_ns))
@@ -165,7 +161,7 @@ class Lucky(Long):
 def test_a_case_sits_on_until_its_ratios_are_settled(settle_s: float, number: int) -> None:
     executor = Lucky(time_ns={"a": 4e3, "b": 4e3})
     plan = Plan(cases=OPERATOR.cases, checks=Checks.QUICK, sittings=3, settle_s=settle_s)
-    results = evaluate(executor, OPERATOR, Precision.FP32, [a(), b()], plan, command="test")
+    results = evaluate(executor, Task(OPERATOR, Precision.FP32), [a(), b()], plan, command="test")
     found = [m.sittings for m in results[0].measurements]
     assert found == [number] + [1] * (len(found) - 1)
     assert all(runner.closed for runner in executor.runners)
@@ -175,7 +171,7 @@ def test_a_case_sits_on_until_its_ratios_are_settled(settle_s: float, number: in
 def test_what_a_session_takes_limits_how_many_there_are(settle_s: float, number: int) -> None:
     executor = Lucky(time_ns={"a": 4e3, "b": 4e3})
     plan = Plan(cases=OPERATOR.cases[:1], checks=Checks.QUICK, sittings=3, settle_s=settle_s)
-    results = evaluate(executor, OPERATOR, Precision.FP32, [a(), b()], plan, command="test")
+    results = evaluate(executor, Task(OPERATOR, Precision.FP32), [a(), b()], plan, command="test")
     assert [m.sittings for m in results[0].measurements] == [number]
 
 
@@ -200,6 +196,6 @@ def test_a_process_that_cannot_be_had_again_fails_its_version_alone(monkeypatch:
 
     monkeypatch.setattr(executor, "open", refuse)
     plan = Plan(cases=OPERATOR.cases, checks=Checks.QUICK)
-    good, bad = evaluate(executor, OPERATOR, Precision.FP32, [a(), b()], plan, command="test")
+    good, bad = evaluate(executor, Task(OPERATOR, Precision.FP32), [a(), b()], plan, command="test")
     assert (good.status, bad.status) == (Status.PASSED, Status.MEASURE_FAILED)
     assert {m.sittings for m in good.measurements} == {Plan(cases=()).sittings}

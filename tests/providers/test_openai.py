@@ -135,7 +135,7 @@ def test_a_hang_is_a_timeout(endpoint: Endpoint) -> None:
         return 200, completion("too late")
 
     endpoint.answers = [hang]
-    with pytest.raises(ProviderUnavailable, match="did not answer (within|in time)"):
+    with pytest.raises(ProviderUnavailable, match=r"did not answer (within|in time)"):
         provider(endpoint, timeout_s=30, retries=0).complete("coder", ASKED, Limits(timeout_s=0.3))
     given_up.set()
 

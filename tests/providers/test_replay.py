@@ -9,7 +9,7 @@ import pytest
 from msbench import providers
 from msbench.conversation import Limits, Message
 from msbench.errors import ProviderUnavailable, RecordingDiffers, RecordingEnded, ReplyError, UnknownNameError
-from msbench.spec import Precision
+from msbench.spec import Precision, Task
 from msbench.store.store import Store
 from tests import factories
 
@@ -21,7 +21,7 @@ TASK = "scale/fp32"
 def store() -> Iterator[Store]:
     with Store(":memory:") as store:
         store.add_device(factories.GPU)
-        store.add_task(OP, Precision.FP32)
+        store.add_task(Task(OP, Precision.FP32))
         yield store
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from msbench.model import Candidate, Origin, Profile, Status
-from msbench.spec import Case, Operator, Precision, Split
+from msbench.spec import Case, Operator, Precision, Split, Task
 from msbench.store.store import Store
 from msbench.store.tables import RunRow
 from tests import factories as make
@@ -76,7 +76,7 @@ def fill(store: Store) -> None:
     dense(store)
     checked_only(store)
     unfriendly(store)
-    store.add_task(make.operator("untouched"), Precision.BF16)
+    store.add_task(Task(make.operator("untouched"), Precision.BF16))
     store.add_trials(proven())
 
 

@@ -8,6 +8,7 @@ from msbench.sitegen import transcript
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import File
 from msbench.sitegen.pages import run
+from msbench.spec import Task
 from msbench.store.store import Store
 from tests import factories as make
 
@@ -19,7 +20,7 @@ def filled(store: Store, runs: int = 1) -> Site:
     op = make.operator()
     for number in range(runs):
         row = make.run_row(op, run_id=f"a{number}", device_id=None)
-        store.add_task(op, make.FP32)
+        store.add_task(Task(op, make.FP32))
         store.start_run(row)
         for call, (agent, said) in enumerate((("planner", "You plan."), ("coder", "You code.")), start=1):
             store.add_call(

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from msbench.cli import app
+from msbench.spec import Task
 from msbench.store.ablation import arms, contrasts
 from msbench.store.store import Store
 from tests.factories import FP32, GPU, instant, operator, run_row, step_row
@@ -19,7 +20,7 @@ WORTH = {"a": (4.0, 2.0), "b": (3.0, 3.0), "c": (8.0, 2.0)}
 
 def add(store: Store, task: str, view: str, drafts: tuple[float | None, ...], at: float = 0.0, **fields: object) -> str:
     op = replace(operator(), name=task)
-    store.add_task(op, FP32)
+    store.add_task(Task(op, FP32))
     store.add_device(GPU)
     settings = {"plan": {"cases": []}, "rounds": 2, "profile_view": view}
     given = {"status": "finished", "settings": settings, "started_at": instant(at), "executor": "cuda", **fields}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from msbench.errors import StoreError
+from msbench.spec import Task
 from msbench.store.engine import explain
 from msbench.store.merge import merge
 from msbench.store.migrations import MIGRATIONS
@@ -24,7 +25,7 @@ def answer(path: str | Path, **options: bool) -> str:
     """What opening a database complains about: one sentence or two, without a traceback's noise."""
     with pytest.raises(StoreError) as caught, Store(path, **options) as store:
         store.tasks()
-        store.add_task(OP, FP32)
+        store.add_task(Task(OP, FP32))
     text = str(caught.value)
     assert "\n" not in text and "sqlalche.me" not in text and text.endswith(".")
     return text
@@ -40,7 +41,7 @@ def test_a_new_file_keeps_a_log_and_its_folder_is_made(tmp_path: Path) -> None:
 def test_a_path_may_hold_any_character(tmp_path: Path) -> None:
     for path in (tmp_path / "a b?c#d%20é.sqlite", f"sqlite:///{tmp_path}/url.sqlite"):
         with Store(path) as store:
-            store.add_task(OP, FP32)
+            store.add_task(Task(OP, FP32))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a b?c#d%20é.sqlite", "url.sqlite"]
 
 
@@ -79,13 +80,14 @@ def test_a_database_on_a_read_only_medium_can_be_read(told_file: Path, compact: 
 from msbench.errors import StoreError
 from msbench.store.store import Store
 from msbench.store.union import union
+from msbench.spec import Task
 from tests.factories import FP32, operator
 for store in (Store({str(told_file)!r}, read_only=True), union([{str(told_file)!r}])):
     print(len(store.versions()))
     store.close()
 try:
     with Store({str(told_file)!r}) as store:
-        store.add_task(operator("another"), FP32)
+        store.add_task(Task(operator("another"), FP32))
 except StoreError as error:
     print(error)
 """
@@ -149,10 +151,10 @@ def test_a_locked_database_is_waited_for_and_then_said(told_file: Path) -> None:
     other.execute("BEGIN IMMEDIATE")
     with Store(told_file, timeout_s=0.2) as store:
         with pytest.raises(StoreError, match="locked by another process"):
-            store.add_task(operator("late"), FP32)
+            store.add_task(Task(operator("late"), FP32))
         assert len(store.versions()) == 24  # reading goes on
         other.execute("ROLLBACK")
-        store.add_task(operator("late"), FP32)
+        store.add_task(Task(operator("late"), FP32))
     other.close()
 
 
@@ -182,8 +184,8 @@ def test_any_other_driver_error_is_one_sentence(text: str) -> None:
 
 
 def test_many_processes_may_create_one_database(tmp_path: Path) -> None:
-    code = "import sys; from msbench.store.store import Store; from tests.factories import *\n"
-    code += "with Store(sys.argv[1]) as s: s.add_task(operator(sys.argv[2]), FP32)"
+    code = "import sys; from msbench.store.store import Store; from msbench.spec import Task; from tests.factories import *\n"
+    code += "with Store(sys.argv[1]) as s: s.add_task(Task(operator(sys.argv[2]), FP32))"
     path = str(tmp_path / "shared.sqlite")
     with ThreadPoolExecutor(4) as pool:
         runs = pool.map(lambda n: subprocess.run([sys.executable, "-c", code, path, f"op{n}"], timeout=120), range(6))
@@ -225,7 +227,7 @@ def test_compact_loses_nothing(told_file: Path) -> None:
     before = rows()
     with Store(told_file) as store:
         store.compact()
-        store.add_task(operator("later"), FP32)
+        store.add_task(Task(operator("later"), FP32))
     assert [line for line in rows() if "later" not in line] == before
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from msbench.errors import UnknownNameError
 from msbench.model import Evaluation, Failure, Fault, Origin, Status
-from msbench.spec import Case, Split
+from msbench.spec import Case, Split, Task
 from msbench.store import figures
 from msbench.store.figures import Figures, VersionFigures
 from msbench.store.store import Store
@@ -208,7 +208,7 @@ def test_devices_are_never_mixed(store: Store) -> None:
 def test_without_a_gpu_verdicts_are_shown_and_no_times(store: Store) -> None:
     [checked] = measured(OP, {GOOD: 0.5})
     add(store, replace(checked, device=CPU, executor="cpu", measurements=(), profiles=()))
-    store.add_task(OP, BF16)
+    store.add_task(Task(OP, BF16))
     tasks = figures.tasks(store)
     assert [task.task.id for task in tasks] == ["scale/bf16", "scale/fp32"]
     assert tasks[0].versions == () and tasks[1].device is None and tasks[1].best is None

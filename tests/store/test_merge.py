@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from msbench.errors import IntegrityError, StoreError
 from msbench.model import Origin, Status
+from msbench.spec import Task
 from msbench.store import integrity
 from msbench.store.identity import canonical, table_of
 from msbench.store.merge import merge
@@ -50,7 +51,7 @@ DEEDS = st.one_of(
 
 
 def do(store: Store, deeds: Sequence[Deed]) -> None:
-    store.add_task(OP, FP32)
+    store.add_task(Task(OP, FP32))
     store.add_device(GPU)
     for deed, *rest in deeds:
         if deed == "measure":
@@ -63,7 +64,7 @@ def do(store: Store, deeds: Sequence[Deed]) -> None:
         elif deed == "try":
             store.add_trials([factories.trial(at=rest[0], held=rest[1])])
         elif deed == "describe":
-            store.add_task(replace(OP, definition=rest[0]), FP32)
+            store.add_task(Task(replace(OP, definition=rest[0]), FP32))
         elif rest[0] not in [run.id for run in store.runs()]:
             advance(store, *rest)
 
@@ -126,14 +127,14 @@ def test_counts_say_what_was_new(told: Store, store: Store) -> None:
 def test_a_run_is_taken_whole_from_where_it_went_further(store: Store) -> None:
     with Store(":memory:") as other:
         for target, steps, side in ((store, 2, "left"), (other, 3, "right")):
-            target.add_task(OP, FP32)
+            target.add_task(Task(OP, FP32))
             target.add_device(GPU)
             advance(target, "r", steps, False, side)
         assert merge(store, other)["step"] >= 1
         assert [step.lesson for step in store.steps("r")] == ["right"] * 3
         assert [call.reply.content for call in store.calls("r")] == ["Done right."] * 3
         with Store(":memory:") as behind:
-            behind.add_task(OP, FP32)
+            behind.add_task(Task(OP, FP32))
             behind.add_device(GPU)
             advance(behind, "r", 2, True, "left")
             merge(store, behind)

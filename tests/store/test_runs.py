@@ -2,6 +2,7 @@ import pytest
 
 from msbench.errors import IntegrityError, StoreError, UnknownNameError
 from msbench.model import Origin
+from msbench.spec import Task
 from msbench.store.store import Store
 from msbench.store.tables import RunRow
 from tests.factories import FP32, GPU, candidate, operator, run_row, step_row
@@ -11,7 +12,7 @@ OP = operator()
 
 @pytest.fixture
 def run(store: Store) -> RunRow:
-    store.add_task(OP, FP32)
+    store.add_task(Task(OP, FP32))
     store.add_device(GPU)
     row = run_row(OP, run_id="abc123")
     store.start_run(row)

@@ -12,7 +12,7 @@ from sqlmodel import select
 
 from msbench.errors import IntegrityError, StoreError, UnknownNameError
 from msbench.model import Evaluation, Fault, Origin, Status
-from msbench.spec import Precision
+from msbench.spec import Precision, Task
 from msbench.store import convert
 from msbench.store import store as storing
 from msbench.store.store import Store
@@ -76,7 +76,7 @@ def test_storing_twice_is_storing_once(store: Store) -> None:
 
 def test_a_group_and_what_its_run_has_spent_are_stored_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     group = measured(OP, {candidate(OP, name): 0.3 for name in ("first", "second", "third")})
-    store.add_task(OP, FP32)
+    store.add_task(Task(OP, FP32))
     store.add_device(GPU)
     run = factories.run_row(OP)
     store.start_run(run)
@@ -130,13 +130,13 @@ def test_among_equal_claims_the_first_stays_and_parents_add_up(store: Store) -> 
 
 
 def test_a_task_follows_its_newest_description(store: Store) -> None:
-    store.add_task(OP, FP32)
-    store.add_task(replace(OP, definition="y = a x + 1"), FP32)
+    store.add_task(Task(OP, FP32))
+    store.add_task(Task(replace(OP, definition="y = a x + 1"), FP32))
     assert [task.definition for task in store.tasks()] == ["y = a x + 1"]
 
 
 def test_cases_keep_their_dimensions_bytes_and_operations(store: Store) -> None:
-    store.add_task(OP, BF16)
+    store.add_task(Task(OP, BF16))
     cases = store.cases(f"{OP.name}/bf16")
     assert [case.dims["N"] for case in cases] == sorted(case.dim("N") for case in OP.cases)
     assert [(case.nbytes, case.flops) for case in cases] == [(4 * case.dims["N"], 2 * case.dims["N"]) for case in cases]

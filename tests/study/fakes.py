@@ -10,7 +10,7 @@ import numpy as np
 
 from msbench.harness.evaluate import Plan
 from msbench.model import BuildResult, Candidate, Device, Measurement, Study, Trial
-from msbench.spec import Case, Operator, Precision, Task
+from msbench.spec import Operator, Precision, Problem, Task
 from msbench.study.subjects import Subject
 from tests import factories as make
 from tests.harness.fakes import OPERATOR, FakeExecutor, FakeRunner, right
@@ -47,9 +47,7 @@ class StudyExecutor(FakeExecutor):
     def build(self, op: Operator, candidate: Candidate) -> BuildResult:
         return replace(super().build(op, candidate), kernels=({"registers": 40},))
 
-    def measure(
-        self, op: Operator, precision: Precision, case: Case, runners: Sequence[FakeRunner], plan: Plan
-    ) -> list[Measurement]:
+    def measure(self, problem: Problem, runners: Sequence[FakeRunner], plan: Plan) -> list[Measurement]:
         found = []
         for runner in runners:
             words = runner.candidate.label.split()
@@ -57,7 +55,7 @@ class StudyExecutor(FakeExecutor):
             time_ns = (1e4 + wait_ns) * (1 + self.luck * self.rng.standard_normal())
             rounds = tuple((float(time_ns * (1 + 1e-3 * self.rng.standard_normal())),) for _ in range(5))
             found.append(
-                Measurement(case, "group", plan.seed, rounds, 4e4, 5e3, 2e3, False, self.clock_mhz, throttle="")
+                Measurement(problem.case, "group", plan.seed, rounds, 4e4, 5e3, 2e3, False, self.clock_mhz, throttle="")
             )
         return found
 

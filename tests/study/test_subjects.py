@@ -11,7 +11,7 @@ from msbench import operators, resources
 from msbench.errors import MsbenchError, ToolchainError
 from msbench.harness.build import toolchain
 from msbench.harness.check.schedule import work
-from msbench.spec import Precision
+from msbench.spec import Precision, Task
 from msbench.study.delay import BASE, delayed
 from msbench.study.subjects import WORK_LIMIT, choose
 from tests.study.fakes import SOURCE
@@ -52,7 +52,7 @@ def test_the_wait_is_the_last_thing_in_the_launcher() -> None:
 def test_every_naive_kernel_can_be_slowed_down(name: str) -> None:
     op = operators.load(name)
     for precision in op.precisions:
-        assert "msbench_wait<<<" in delayed(operators.versions(op, precision)[0].source, 238)
+        assert "msbench_wait<<<" in delayed(operators.versions(Task(op, precision))[0].source, 238)
 
 
 def test_a_kernel_that_waits_compiles_and_differs_from_one_that_does_not_in_one_constant(tmp_path: Path) -> None:
@@ -61,8 +61,8 @@ def test_a_kernel_that_waits_compiles_and_differs_from_one_that_does_not_in_one_
     except ToolchainError as error:
         pytest.skip(f"needs nvcc: {error}")
     op = operators.load("relu")
-    naive = operators.versions(op, Precision.FP32)[0].source
-    (tmp_path / "relu.h").write_text(operators.header(op, Precision.FP32))
+    naive = operators.versions(Task(op, Precision.FP32))[0].source
+    (tmp_path / "relu.h").write_text(operators.header(Task(op, Precision.FP32)))
     lines = []
     for cycles in (BASE, BASE + 238):
         (tmp_path / "relu.cu").write_text(delayed(naive, cycles))

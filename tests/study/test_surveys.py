@@ -11,7 +11,7 @@ from msbench import executors, operators
 from msbench.executors.cpu import CpuExecutor
 from msbench.harness.arena import Arena, Layout
 from msbench.harness.protocols import Executor
-from msbench.spec import Operator
+from msbench.spec import Operator, Task
 from msbench.study.mutation import Survey, Verdict
 from msbench.study.surveys import surveys
 from tests.factories import BF16, FP32
@@ -41,7 +41,9 @@ def test_side_by_side_gives_the_verdicts_of_one_by_one() -> None:
     for name, precision in (("relu", FP32), ("mse_loss", BF16), ("relu", BF16)):
         op = operators.load(name)
         cases = [min(op.cases, key=lambda case: operators.elements(op, dict(case.dims)))]
-        every.append(Survey(op, precision, {mutant: mutant.wrong_on(cases) for mutant in operators.mutants(op)[:3]}))
+        every.append(
+            Survey(Task(op, precision), {mutant: mutant.wrong_on(cases) for mutant in operators.mutants(op)[:3]})
+        )
     with executors.pick("cpu") as alone:
         expected = dict(surveys(alone, every, seed=1))
         assert isinstance(alone, CpuExecutor)
@@ -72,7 +74,7 @@ def test_what_has_no_room_beside_others_is_checked_by_itself() -> None:
     op = operators.load("relu")
     cases = sorted(op.cases, key=lambda case: operators.elements(op, dict(case.dims)))[:1]
     mutants = operators.mutants(op)[:2]
-    every = [Survey(op, precision, {one: one.wrong_on(cases) for one in mutants}) for precision in (FP32, BF16)]
+    every = [Survey(Task(op, precision), {one: one.wrong_on(cases) for one in mutants}) for precision in (FP32, BF16)]
     with executors.pick("cpu") as alone:
         assert isinstance(alone, CpuExecutor)
         crowded = _Crowded(alone._compiler)
@@ -86,7 +88,7 @@ def test_what_has_no_room_beside_others_is_checked_by_itself() -> None:
 def test_leaving_early_waits_for_no_process() -> None:
     op = operators.load("relu")
     cases = sorted(op.cases, key=lambda case: operators.elements(op, dict(case.dims)))[:1]
-    every = [Survey(op, FP32, {mutant: mutant.wrong_on(cases) for mutant in operators.mutants(op)[:2]})] * 12
+    every = [Survey(Task(op, FP32), {mutant: mutant.wrong_on(cases) for mutant in operators.mutants(op)[:2]})] * 12
     with executors.pick("cpu") as alone:
         assert isinstance(alone, CpuExecutor)
         shared = _Shared(alone._compiler)

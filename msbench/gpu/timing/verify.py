@@ -15,7 +15,7 @@ from msbench.harness.check.compare import Expectation, expect, outliers, touch
 from msbench.harness.inputs import generate
 from msbench.harness.spans import span
 from msbench.model import Failure, Fault
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Problem
 
 _TRIES = 8  # of a batch that the host could not enqueue in time: each has half the repetitions of the one before
 
@@ -30,9 +30,7 @@ class Verifier:
     ``permuted``: False for calls whose inputs stay as drawn.
     """
 
-    op: Operator
-    precision: Precision
-    case: Case
+    problem: Problem
     arenas: Sequence[Arena]
     seed: int
     xp: Any
@@ -43,7 +41,7 @@ class Verifier:
         """See ``rounds.Verify``: on the inputs that are timed."""
         number = turn % len(self.arenas)
         with span("inputs"):
-            inputs = generate(self.op, self.precision, self.case, self.seed + number, self.xp)
+            inputs = generate(self.problem, self.seed + number, self.xp)
         return Comparison(self, number, inputs, self.draw(), self.draw())
 
     def with_outliers(self) -> Comparison:
@@ -52,9 +50,9 @@ class Verifier:
         Assumptions from sampling the inputs are wrong now.
         """
         with span("inputs"):
-            inputs = generate(self.op, self.precision, self.case, self.seed, self.xp)
-            others = outliers(self.op, self.precision, self.case, self.seed + len(self.arenas), self.xp)
-            touch(self.op, self.case, self.seed, inputs, others, self.xp)
+            inputs = generate(self.problem, self.seed, self.xp)
+            others = outliers(self.problem, self.seed + len(self.arenas), self.xp)
+            touch(self.problem, self.seed, inputs, others, self.xp)
         return Comparison(self, 0, inputs, self.draw(), self.draw())
 
 
@@ -117,7 +115,7 @@ class Comparison:
 
     def _expect(self, inputs: Mapping[str, Any]) -> Expectation:
         v = self.verifier
-        return expect(v.op, v.precision, v.case, v.seed, inputs, v.xp)
+        return expect(v.problem, v.seed, inputs, v.xp)
 
 
 def _look(

@@ -33,7 +33,7 @@ class ChecksAhead:
     def __init__(self, executor: Executor, jobs: Sequence[Job]) -> None:
         self._pool = ThreadPoolExecutor(max(1, CORES // 2), thread_name_prefix="msbench-compiling")
         shortest = sorted(jobs, key=lambda job: job.check_s)[:1]
-        operators = {job.operator.name: job.operator for job in (*shortest, *jobs)}
+        operators = {job.task.operator.name: job.task.operator for job in (*shortest, *jobs)}
         self._begun: dict[str, Future[None]] = {}
         self._left = len(operators)
         self._processes = max(1, CORES // 2)  # for the first
@@ -62,8 +62,8 @@ class ChecksAhead:
 
     def wait_for(self, job: Job) -> None:
         """Until it is done for a job's operator."""
-        if job.operator.name in self._begun:
-            self._begun[job.operator.name].result()
+        if job.task.operator.name in self._begun:
+            self._begun[job.task.operator.name].result()
 
     def wait(self) -> None:
         """Until it is done for all."""
@@ -97,7 +97,7 @@ class BuildsAhead:
 
     def _build(self, job: Job, candidate: Candidate, share: AbstractContextManager[object]) -> BuildResult:
         with share, job.spans.alongside() if job.spans else nullcontext():
-            return self._build_one(job.operator, candidate)
+            return self._build_one(job.task.operator, candidate)
 
     def wait_for(self, job: Job) -> None:
         """Until those of a job are done, however they ended."""

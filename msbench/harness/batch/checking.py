@@ -101,7 +101,7 @@ class Checking:
                     raise self._lost
                 for number in list(self._checked)[told:]:
                     told += 1
-                    self._progress.advanced(told, left, self._jobs[number].task)
+                    self._progress.advanced(told, left, self._jobs[number].task.id)
                 self._room.closed = self._room.closed or self._is_enough()
                 if self._room.closed and self._is_quiet():
                     return
@@ -180,10 +180,10 @@ class Checking:
         with ExitStack() as inside:  # also where the referee ends in between
 
             def enter(case: Case) -> None:
-                inside.enter_context(self._room.enter(job.operator, case))
+                inside.enter_context(self._room.enter(job.task.operator, case))
 
             hears: Hears = {**self._builds_of(job), "enter": enter, "leave": inside.close}
-            recorded = referee.call("check", number, _assignment(job), task=job.task, hears=hears)
+            recorded = referee.call("check", number, _assignment(job), task=job.task.id, hears=hears)
         if job.spans:
             job.spans.absorb(recorded)
         return referee
@@ -201,7 +201,7 @@ class Checking:
             if self._queue or self._begun:
                 self._later[number] = result
                 if isinstance(result, Referee):
-                    result.call("put_by", number, task=job.task)
+                    result.call("put_by", number, task=job.task.id)
                 return None
             self._referees.each("pause")
             if isinstance(result, Referee):
@@ -215,13 +215,13 @@ class Checking:
         progress = self._progress
         hears: Hears = {**self._builds_of(job), "started": progress.started, "advanced": progress.advanced}
         found: list[Evaluation]
-        found, recorded = referee.call(str(name), *arguments, task=job.task, hears=hears)
+        found, recorded = referee.call(str(name), *arguments, task=job.task.id, hears=hears)
         if job.spans:
             job.spans.absorb(recorded)
         return found
 
     def _builds_of(self, job: Job) -> Hears:
-        return {"build": partial(self._builds.build, job.operator)}
+        return {"build": partial(self._builds.build, job.task.operator)}
 
     def __enter__(self) -> Self:
         return self
@@ -242,9 +242,9 @@ def in_turns(longest_first: Sequence[_Item]) -> list[_Item]:
 
 def _assignment(job: Job) -> Assignment:
     return Assignment(
-        job.operator.name,
-        job.operator.folder,
-        job.precision,
+        job.task.operator.name,
+        job.task.operator.folder,
+        job.task.precision,
         job.candidates,
         job.plan,
         recorded=job.spans is not None,

@@ -56,7 +56,7 @@ def evaluate_all(
     goes on. Raises whatever else ``evaluate`` raises, and WorkerCrashed where a referee is lost; that, or closing the
     iterator, ends all processes.
     """
-    alone = batch == 1 or len(jobs) < 2 or not all(job.operator.folder for job in jobs)
+    alone = batch == 1 or len(jobs) < 2 or not all(job.task.operator.folder for job in jobs)
     if isinstance(executor, Divisible) and not alone:
         staying = referees or Referees()
         with nullcontext() if referees else staying:
@@ -77,8 +77,7 @@ def _one_by_one(
             ready.wait()
             with Group(
                 executor,
-                job.operator,
-                job.precision,
+                job.task,
                 job.candidates,
                 job.plan,
                 progress=progress,

@@ -12,7 +12,7 @@ from msbench.harness.protocols import Plan
 from msbench.harness.spans import Spans
 from msbench.model import Candidate
 from msbench.operators import elements
-from msbench.spec import Operator, Precision
+from msbench.spec import Task
 
 _LAUNCHES_A_SECOND = 100.0
 _WORK_A_SECOND = 1e11
@@ -28,33 +28,28 @@ JobError = SpecError | DeviceFull
 class Job:
     """One task's versions and what is done with them; ``spans`` is told where the time goes, ``took_s`` is how long it all took last time."""
 
-    operator: Operator
-    precision: Precision
+    task: Task
     candidates: tuple[Candidate, ...]
     plan: Plan
     spans: Spans | None = field(default=None, compare=False)
     took_s: float | None = field(default=None, compare=False)
 
     @property
-    def task(self) -> str:
-        """For example ``"softmax/bf16"``."""
-        return f"{self.operator.name}/{self.precision}"
-
-    @property
     def largest(self) -> int:
         """The elements of its largest case."""
-        return max((elements(self.operator, dict(case.dims)) for case in self.plan.cases), default=0)
+        return max((elements(self.task.operator, dict(case.dims)) for case in self.plan.cases), default=0)
 
     @property
     def check_s(self) -> float:
         """How long its check takes, roughly: longest where all took longest, as far as that is known."""
         if self.took_s is not None:
             return self.took_s
-        planned = schedule(self.operator, self.plan, None)
+        op = self.task.operator
+        planned = schedule(op, self.plan, None)
         set_up = sum(_CUDNN_SET_UP_S if "cudnn" in c.link else _SET_UP_S for c in self.candidates if c.link)
         launches = sum(len(item.variants) for item in planned) * len(self.candidates)
         sizes = len({item.case.dims for item in planned})
-        operations = sum(work(self.operator, item.case) for item in planned)
+        operations = sum(work(op, item.case) for item in planned)
         return launches / _LAUNCHES_A_SECOND + operations / _WORK_A_SECOND + sizes * set_up
 
 

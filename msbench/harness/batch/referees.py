@@ -39,7 +39,7 @@ from msbench.harness.sandbox import wire
 from msbench.harness.sandbox.process import describe_end, starter
 from msbench.harness.spans import Recorded, Spans, span
 from msbench.model import BuildResult, Candidate, Evaluation
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Operator, Precision, Problem, Task
 
 _FAREWELL_S = 1.0  # to leave what it is at, and remove its temporary files
 
@@ -257,10 +257,10 @@ class _Coordinator:
         return found
 
     @contextmanager
-    def room(self, op: Operator, precision: Precision, case: Case) -> Iterator[None]:
+    def room(self, problem: Problem) -> Iterator[None]:
         """While a case is checked."""
         with span("wait for room"):
-            self._ask("enter", case)
+            self._ask("enter", problem.case)
         try:
             yield
         finally:
@@ -362,8 +362,7 @@ class _Referee:
             executor = processes.enter_context(self._make())
             group = Group(
                 executor,
-                operators.load(job.operator, Path(job.folder).parent),
-                job.precision,
+                Task(operators.load(job.operator, Path(job.folder).parent), job.precision),
                 job.candidates,
                 job.plan,
                 build=self._coordinator.build,

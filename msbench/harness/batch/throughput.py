@@ -43,7 +43,7 @@ class Passage:
         """Of a job that is finished, and whose ``spans`` were kept."""
         assert job.spans is not None
         return cls(
-            task=job.task,
+            task=job.task.id,
             cases=len(job.plan.cases),
             candidates=len(job.candidates),
             began=job.spans.began or 0.0,

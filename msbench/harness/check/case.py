@@ -32,7 +32,7 @@ from msbench.harness.check.compare import (
 from msbench.harness.protocols import Executor, Runner
 from msbench.harness.spans import span
 from msbench.model import CheckResult, Failure, Fault, digest
-from msbench.spec import Case, Operator, Precision, Split
+from msbench.spec import Case, Problem, Split
 
 __all__ = ["VARIANTS", "CaseCheck", "check_case", "compare", "expected", "fault_of", "prepare"]
 
@@ -69,30 +69,33 @@ class CaseCheck:
     Everything is made on first use; ``close`` (or leaving the ``with``) gives the memory back.
     """
 
-    def __init__(self, executor: Memory, op: Operator, precision: Precision, case: Case, seed: int) -> None:
-        self.case = case
+    def __init__(self, executor: Memory, problem: Problem, seed: int) -> None:
+        self.problem = problem
         self._executor = executor
-        self._op = op
-        self._precision = precision
         self._seed = seed
         self._memory = ExitStack()
+
+    @property
+    def case(self) -> Case:
+        """Which one."""
+        return self.problem.case
 
     @cached_property
     def expectation(self) -> Expectation:
         """What must come out."""
-        return prepare(self._op, self._precision, self.case, self._seed, self._executor.xp)
+        return prepare(self.problem, self._seed, self._executor.xp)
 
     @cached_property
     def _other(self) -> Expectation:
-        return prepare(self._op, self._precision, self.case, self._seed + 1, self._executor.xp)
+        return prepare(self.problem, self._seed + 1, self._executor.xp)
 
     @cached_property
     def touched(self) -> Expectation:
         """What must come out once a few elements of the inputs are others."""
-        op, precision, xp = self._op, self._precision, self._executor.xp
+        problem, seed, xp = self.problem, self._seed, self._executor.xp
         inputs = {name: array.copy() for name, array in self.expectation.inputs.items()}
-        touch(op, self.case, self._seed, inputs, outliers(op, precision, self.case, self._seed, xp), xp)
-        return expect(op, precision, self.case, self._seed, inputs, xp)
+        touch(problem, seed, inputs, outliers(problem, seed, xp), xp)
+        return expect(problem, seed, inputs, xp)
 
     @cached_property
     def _arena(self) -> Arena:
@@ -111,7 +114,7 @@ class CaseCheck:
         return self._lay_out(misaligned=True, only=only)
 
     def _lay_out(self, misaligned: bool, only: int | None = None) -> Arena:
-        layout = Layout.of(self._op, self._precision, self.case, misaligned=misaligned, only=only)
+        layout = Layout.of(self.problem, misaligned=misaligned, only=only)
         return self._memory.enter_context(self._executor.arena(layout))
 
     def run(self, runner: Runner, variants: Sequence[str] = VARIANTS, *, once: bool = False) -> tuple[CheckResult, ...]:
@@ -145,16 +148,10 @@ class CaseCheck:
 
 
 def check_case(
-    executor: Executor,
-    runner: Runner,
-    op: Operator,
-    precision: Precision,
-    case: Case,
-    seed: int,
-    variants: Sequence[str] = VARIANTS,
+    executor: Executor, runner: Runner, problem: Problem, seed: int, variants: Sequence[str] = VARIANTS
 ) -> tuple[CheckResult, ...]:
-    """Check one candidate on one case, up to its first failure; for several candidates use ``CaseCheck``."""
-    with CaseCheck(executor, op, precision, case, seed) as check:
+    """Check one candidate on one problem, up to its first failure; for several candidates use ``CaseCheck``."""
+    with CaseCheck(executor, problem, seed) as check:
         return check.run(runner, variants)
 
 
@@ -197,7 +194,7 @@ class _Attempt:
         failure = None
         try:
             getattr(self, f"_{self._variant}")()
-            if self._repeatable is False and self._check._op.deterministic:
+            if self._repeatable is False and self._check.problem.operator.deterministic:
                 raise _Wrong(Fault.NONDETERMINISTIC, "the same inputs gave different bits in another launch")
         except _Wrong as wrong:
             failure = Failure(wrong.fault, self._sentence(str(wrong)), wrong.log)

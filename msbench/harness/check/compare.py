@@ -21,7 +21,7 @@ from msbench.harness.inputs import Draw, generate
 from msbench.harness.spans import span
 from msbench.operators import place, shapes
 from msbench.operators.validate import one_line
-from msbench.spec import Array, Case, Operator, Precision
+from msbench.spec import Array, Case, Operator, Precision, Problem
 
 _CHUNK, _GPU_CHUNK = (
     2**22,
@@ -69,27 +69,27 @@ class Comparison:
     bound: float | None = None
 
 
-def prepare(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) -> Expectation:
-    """Draw a case's inputs and compute the expected outputs. Raises SpecError where the operator's spec is wrong."""
+def prepare(problem: Problem, seed: int, xp: Any) -> Expectation:
+    """Draw a problem's inputs and compute the expected outputs. Raises SpecError where the operator's spec is wrong."""
     with span("inputs"):
-        inputs = generate(op, precision, case, seed, xp)
-    return expect(op, precision, case, seed, inputs, xp)
+        inputs = generate(problem, seed, xp)
+    return expect(problem, seed, inputs, xp)
 
 
-def expect(
-    op: Operator, precision: Precision, case: Case, seed: int, inputs: Mapping[str, Any], xp: Any
-) -> Expectation:
+def expect(problem: Problem, seed: int, inputs: Mapping[str, Any], xp: Any) -> Expectation:
     """Compute the expected outputs of given inputs. Raises what ``expected`` raises."""
     with span("reference"):
-        references, bounds = expected(op, precision, case, inputs, xp)
+        references, bounds = expected(problem, inputs, xp)
         pool.shrink(xp)  # its float64 inputs: what is compared with these needs memory that CuPy does not have
-    return Expectation(case, seed, inputs, references, bounds, _place(op, "bound", case))
+    where = _place(problem.operator, "bound", problem.case)
+    return Expectation(problem.case, seed, inputs, references, bounds, where)
 
 
-def outliers(op: Operator, precision: Precision, case: Case, seed: int, xp: Any) -> dict[str, Any]:
+def outliers(problem: Problem, seed: int, xp: Any) -> dict[str, Any]:
     """A few elements for each input array of floats that are unlike a case's own: large ones of ``op.outliers``."""
+    op, case = problem.operator, problem.case
     unlike = op.outliers if op.outliers in op.distributions else case.distribution
-    drawn = generate(op, precision, replace(case, distribution=unlike), seed, xp)
+    drawn = generate(problem.task.at(replace(case, distribution=unlike)), seed, xp)
     draw = Draw(xp, op.name, case.id, str(seed), "outliers")
     floats = {name: array.reshape(-1) for name, array in drawn.items() if array.dtype.kind != "i" and array.size}
     return {name: _largest(draw, name, flat) for name, flat in floats.items()}
@@ -104,33 +104,34 @@ def _largest(draw: Draw, name: str, flat: Any) -> Any:
     return largest.astype(flat.dtype)
 
 
-def touch(op: Operator, case: Case, seed: int, inputs: Mapping[str, Any], others: Mapping[str, Any], xp: Any) -> None:
+def touch(problem: Problem, seed: int, inputs: Mapping[str, Any], others: Mapping[str, Any], xp: Any) -> None:
     """Put ``others`` (see ``outliers``) among the ``inputs``, in place and wherever the seed says.
 
     So few that a kernel that samples its input is unlikely to see one, and large enough to affect every sum and maximum.
     """
-    draw = Draw(xp, op.name, case.id, str(seed), "touched")
+    draw = Draw(xp, problem.operator.name, problem.case.id, str(seed), "touched")
     for name, values in others.items():
         flat = inputs[name].reshape(-1)
         count = min(len(values), flat.size)
         flat[draw.integers(name, (count,), 0, flat.size)] = values[:count]
 
 
-def expected(
-    op: Operator, precision: Precision, case: Case, inputs: Mapping[str, Any], xp: Any
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def expected(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The float64 references and bounds of every output, from float64 copies of the precision-rounded ``inputs``.
 
     Raises:
         SpecError: ``reference`` or ``bound`` raised, forgets an output, or gives no numbers or those of a wrong shape or type.
     """
-    extents = shapes(op, dict(case.dims))
+    op, case = problem.operator, problem.case
+    extents = shapes(op, problem.dims)
     exact = {n: a if a.dtype.kind == "i" else wide(a, xp) for n, a in inputs.items()}
-    arguments = {**exact, **op.scalar_values(case), **dict(case.dims)}
+    arguments = {**exact, **op.scalar_values(case), **problem.dims}
     with np.errstate(all="ignore"):  # NaN and infinity among the inputs are deliberate
         references = _called(op, "reference", case, lambda: op.reference(xp, **arguments), xp)
         _require(op, "reference", case, references, lambda a, given: _wrong_reference(a, given, extents[a.name]))
-        bounds = _called(op, "bound", case, lambda: op.bound(xp, precision.unit_roundoff, references, **arguments), xp)
+        bounds = _called(
+            op, "bound", case, lambda: op.bound(xp, problem.precision.unit_roundoff, references, **arguments), xp
+        )
         _require(op, "bound", case, bounds, lambda a, given: _wrong_bound(given, extents[a.name]))
     for name, bound in bounds.items():
         if bound.size != 1 and bound.shape != extents[name]:

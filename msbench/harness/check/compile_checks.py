@@ -79,9 +79,9 @@ def compile_checks(op: Operator, xp: Any, part: int = 0, parts: int = 1) -> int:
             cheapest.setdefault((item.case.distribution, *flat), item)
             largest[size] = item
     chosen = {item.case.id: item for item in (*cheapest.values(), *([largest[max(largest)]] if largest else []))}
-    for precision, item in list(product(op.precisions, chosen.values()))[part::parts]:
-        with suppress(Exception), CaseCheck(Memory(xp), op, precision, item.case, seed=0) as check:
-            right = Right(check, Candidate(op.name, precision, ""))
+    for task, item in list(product(op.tasks, chosen.values()))[part::parts]:
+        with suppress(Exception), CaseCheck(Memory(xp), task.at(item.case), seed=0) as check:
+            right = Right(check, Candidate(op.name, task.precision, ""))
             variants = [variant for variant in ("aligned", "touched") if variant in item.variants]
             passed += all(result.passed for result in check.run(right, variants))
     return passed

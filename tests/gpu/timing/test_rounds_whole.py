@@ -17,7 +17,7 @@ from msbench.gpu.timing.verify import Verifier
 from msbench.harness.arena import Layout
 from msbench.harness.inputs import generate
 from msbench.model import Fault, Measurement
-from msbench.spec import Case, Precision
+from msbench.spec import Case, Precision, Task
 from tests.gpu.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
 from tests.gpu.timing.test_rounds import Nobody
 
@@ -29,16 +29,18 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
 
 def measured_on(gpu: FakeGpu, case: Case, *runners: GpuRunner, budget_s: float = 1.0) -> list[Measurement]:
     """Two input sets, looked at as the cuda executor does."""
-    layout = Layout.of(OPERATOR, Precision.FP32, case)
+    layout = Layout.of(Task(OPERATOR, Precision.FP32).at(case))
     arenas = [gpu.arena(layout) for _ in range(2)]
     for number, arena in enumerate(arenas):
-        arena.write_inputs(generate(OPERATOR, Precision.FP32, case, number, np))
+        arena.write_inputs(generate(Task(OPERATOR, Precision.FP32).at(case), number, np))
     return timing.measure_group(
         runners,
         Job.of(OPERATOR, case, arenas, poison=True),
         case,
         timing.Settings("g", seed=0, budget_s=budget_s, half_width=0.05),
-        Verifier(OPERATOR, Precision.FP32, case, arenas, 0, np, draw=partial(random.SystemRandom().getrandbits, 64)),
+        Verifier(
+            Task(OPERATOR, Precision.FP32).at(case), arenas, 0, np, draw=partial(random.SystemRandom().getrandbits, 64)
+        ),
         Telemetry(lambda: Reading(None, None, None, None)),
     )
 

@@ -15,7 +15,7 @@ from msbench.gpu.timing import rounds as timing
 from msbench.gpu.timing.verify import Verifier
 from msbench.gpu.timing.whole import WholeCalls
 from msbench.harness.check.case import POISONS
-from msbench.spec import Precision
+from msbench.spec import Precision, Task
 from tests.gpu.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
 
 
@@ -74,7 +74,7 @@ def test_versions_are_measured_against_each_other(gpu: FakeGpu, tmp_path: Path) 
             Job.of(OPERATOR, case, [arena], poison=True),
             case,
             timing.Settings("g", seed=0, budget_s=0.2, half_width=0.01),
-            Verifier(OPERATOR, Precision.FP32, case, [arena], 0, np, draw=lambda: 3, permuted=False),
+            Verifier(Task(OPERATOR, Precision.FP32).at(case), [arena], 0, np, draw=lambda: 3, permuted=False),
             Telemetry(lambda: Reading(None, None, None, None)),
         )
     for one in measured:

@@ -22,7 +22,7 @@ from msbench.harness.protocols import Checks, Plan
 from msbench.harness.sandbox.process import WorkerProcess
 from msbench.harness.spans import span
 from msbench.model import BuildResult, Candidate, Measurement
-from msbench.spec import Case, Operator, Precision
+from msbench.spec import Case, Operator, Precision, Problem, Task
 from tests.harness.fakes import FakeExecutor, FakeRunner, Kernel, case, right
 
 SPEC = """\
@@ -61,8 +61,7 @@ def jobs(folder: Path, *names: str) -> list[Job]:
     sources = [(f"{kernel.__module__}.{kernel.__name__}", kernel.__name__) for kernel in (right, wrong)]
     return [
         Job(
-            operator(folder, name),
-            Precision.FP32,
+            Task(operator(folder, name), Precision.FP32),
             tuple(Candidate(name, Precision.FP32, source, label=label) for source, label in sources),
             plan,
         )
@@ -165,13 +164,12 @@ class Beside(Divided):
         self.runners.append(ToldRunner(self, candidate))
         return self.runners[-1]
 
-    def measure(
-        self, op: Operator, precision: Precision, case: Case, runners: Sequence[FakeRunner], plan: Plan
-    ) -> list[Measurement]:
+    def measure(self, problem: Problem, runners: Sequence[FakeRunner], plan: Plan) -> list[Measurement]:
+        op = problem.operator
         self._tell("measured", op)
         if self.behaviour.get("lost") == op.name:
             raise DeviceError("The GPU fell off.")
         if self.behaviour.get("full") == op.name and len(self.open_now) > len(runners):
             raise MemoryError
         with span("measuring"), self.noted("measure", op.name):
-            return super().measure(op, precision, case, runners, plan)
+            return super().measure(problem, runners, plan)

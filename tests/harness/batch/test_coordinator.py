@@ -109,7 +109,7 @@ def test_side_by_side_each_is_checked_and_measured_in_the_same_processes(divided
     got += list(measured)
     begun = referees(divided.told("checked"))
 
-    assert sorted(job.task for job, _ in got) == [job.task for job in wanted]
+    assert sorted(job.task.id for job, _ in got) == [job.task.id for job in wanted]
     assert not divided.told("open")
     assert divided.told("checked") == divided.told("measured")
     assert len(begun) <= 2 and os.getpid() not in begun
@@ -128,7 +128,7 @@ def test_side_by_side_each_is_checked_and_measured_in_the_same_processes(divided
         passage = Passage.of(job)
         assert sum(passage.spans.values()) == pytest.approx(passage.seconds)
     assert progress.heard[:2] == ["checking 5 tasks", "1 of 5: " + progress.heard[1].partition(": ")[2]]
-    first = progress.heard.index(f"measuring {got[0][0].task}")
+    first = progress.heard.index(f"measuring {got[0][0].task.id}")
     assert progress.heard[first + 1 : first + 3] == ["1 of 2: N=64", "2 of 2: N=2048"]
 
 
@@ -148,7 +148,7 @@ def test_one_by_one_compilers_start_when_the_task_before_is_checked(ops: Path, m
 
     def checked(self: Group) -> None:
         check(self)
-        events.append(f"checked {self.op.name}")
+        events.append(f"checked {self.task.operator.name}")
 
     monkeypatch.setattr(Plain, "build", built)
     monkeypatch.setattr(Group, "check", checked)
@@ -167,7 +167,7 @@ def test_whose_check_takes_longest_comes_first_unless_the_batch_is_given(
     ]
 
     def order(size: int | None) -> list[str]:
-        return [job.task for job, _ in evaluate_all(divided, several, command="test", progress=Told(), batch=size)]
+        return [job.task.id for job, _ in evaluate_all(divided, several, command="test", progress=Told(), batch=size)]
 
     monkeypatch.setattr(batch, "PROCESSES", 2)
     assert order(2) == ["op0/fp32", "op1/fp32"]
@@ -190,9 +190,9 @@ def test_a_check_that_takes_long_pauses_between_two_cases_while_another_task_is_
     divided.behaviour = {"slow": "op1"}
     measured = evaluate_all(divided, jobs(ops, "op0", "op1"), command="test", progress=Told(), batch=2)
     first, _ = next(measured)
-    assert first.task == "op0/fp32" and not divided.told("rested op1")
+    assert first.task.id == "op0/fp32" and not divided.told("rested op1")
     (second, results) = next(measured)
-    assert second.task == "op1/fp32" and isinstance(results, list) and results[0].status is Status.PASSED
+    assert second.task.id == "op1/fp32" and isinstance(results, list) and results[0].status is Status.PASSED
     assert divided.told("checked") == divided.told("measured")
     spans = [line.split() for line in (divided.folder / "timeline").read_text().splitlines()]
     launched, timed = ([(float(a), float(b)) for what, a, b in spans if what == kind] for kind in ("launch", "measure"))
@@ -262,7 +262,7 @@ def test_what_never_fits_the_device_is_told(divided: Divided, ops: Path) -> None
     divided.behaviour = {"full": "op0"}
     (divided.folder / "open by somebody else").touch()
     found = {
-        job.operator.name: results
+        job.task.operator.name: results
         for job, results in evaluate_all(divided, jobs(ops, "op0", "op1"), command="test", progress=Told())
     }
     assert str(found["op0"]).startswith("Fake GPU has not enough memory to measure op0/fp32 at N=64.")

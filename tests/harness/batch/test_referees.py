@@ -15,7 +15,7 @@ from msbench.harness.batch.referees import Assignment, _Outcome, _Referee
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Plan
 from msbench.model import Failure, Fault
-from msbench.spec import Precision
+from msbench.spec import Precision, Task
 from tests.harness.fakes import OPERATOR, FakeExecutor, candidate, case, right
 
 
@@ -28,7 +28,7 @@ def test_a_job_and_its_results_are_equal_on_the_other_side() -> None:
     group = [candidate(right), candidate(None)]
     job = Assignment(OPERATOR.name, "/kernels", Precision.FP32, tuple(group), plan, recorded=True)
     assert again(job) == job
-    results = evaluate(FakeExecutor(), OPERATOR, Precision.FP32, group, plan, command="test")
+    results = evaluate(FakeExecutor(), Task(OPERATOR, Precision.FP32), group, plan, command="test")
     assert results[0].profiles and results[1].build
     assert again(results) == results
     assert {one.case: one.hot_ns for one in again(results)[0].measurements}[case(64)] == 4e4  # type: ignore[index]

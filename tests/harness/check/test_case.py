@@ -12,7 +12,7 @@ from msbench.errors import LaunchFailed, UnsupportedError, WorkerCrashed, Worker
 from msbench.harness.arena import Arena
 from msbench.harness.check.case import VARIANTS, check_case
 from msbench.model import CheckResult, Fault
-from msbench.spec import Case, Operator, Precision, Split
+from msbench.spec import Case, Operator, Precision, Split, Task
 from tests.harness.fakes import OPERATOR, FakeExecutor, Kernel, candidate, case, right
 
 BOTH = pytest.mark.parametrize("precision", list(Precision))
@@ -27,7 +27,9 @@ def check(
 ) -> tuple[CheckResult, ...]:
     executor = FakeExecutor()
     wanted = candidate(kernel, precision)
-    return check_case(executor, executor.open(op, executor.build(op, wanted), wanted), op, precision, at, 0, variants)
+    return check_case(
+        executor, executor.open(op, executor.build(op, wanted), wanted), Task(op, precision).at(at), 0, variants
+    )
 
 
 @BOTH
@@ -319,7 +321,7 @@ def test_memory_is_given_back(close: bool) -> None:
     executor = FakeExecutor()
     wanted = candidate(right if close else zeros)
     runner = executor.open(OPERATOR, executor.build(OPERATOR, wanted), wanted)
-    check_case(executor, runner, OPERATOR, Precision.FP32, OPERATOR.cases[0], 0)
+    check_case(executor, runner, Task(OPERATOR, Precision.FP32).at(OPERATOR.cases[0]), 0)
     assert executor.arenas
     assert all(a.buffer is None for a in executor.arenas)
 

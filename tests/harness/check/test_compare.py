@@ -21,7 +21,7 @@ from msbench.harness.check import compare as module
 from msbench.harness.check.compare import compare, expected, prepare
 from msbench.harness.check.wide import wide
 from msbench.harness.inputs import Draw, generate
-from msbench.spec import Array, Case, Dim, Precision, Split
+from msbench.spec import Array, Case, Dim, Precision, Split, Task
 from tests import factories
 from tests.harness.fakes import OPERATOR, case
 
@@ -161,8 +161,8 @@ def test_empty_arrays_are_right() -> None:
 
 @pytest.mark.parametrize("precision", list(Precision))
 def test_references_are_float64_of_the_rounded_inputs(precision: Precision) -> None:
-    prepared = prepare(OPERATOR, precision, case(50), 3, np)
-    inputs = generate(OPERATOR, precision, case(50), 3, np)
+    prepared = prepare(Task(OPERATOR, precision).at(case(50)), 3, np)
+    inputs = generate(Task(OPERATOR, precision).at(case(50)), 3, np)
     assert {n: a.tobytes() for n, a in prepared.inputs.items()} == {n: a.tobytes() for n, a in inputs.items()}
     x = inputs["x"].astype(np.float64)
     assert prepared.references["y"].dtype == np.float64
@@ -173,8 +173,8 @@ def test_references_are_float64_of_the_rounded_inputs(precision: Precision) -> N
 
 def test_a_bound_is_broadcast_to_its_output() -> None:
     rows = replace(OPERATOR, bound=lambda xp, u, out, **_: {"y": xp.ones((1, 50))[0], "rank": 0.0})
-    inputs = generate(OPERATOR, Precision.FP32, case(50), 3, np)
-    _, bounds = expected(rows, Precision.FP32, case(50), inputs, np)
+    inputs = generate(Task(OPERATOR, Precision.FP32).at(case(50)), 3, np)
+    _, bounds = expected(Task(rows, Precision.FP32).at(case(50)), inputs, np)
     assert bounds["y"].shape == (50,)
 
 
@@ -206,7 +206,7 @@ NO_BOUND = NO_REFERENCE - {"a number", "float32", "integers"}
 def identity(**functions: Any) -> None:
     """Ask for what is expected of an operator with these functions."""
     op = replace(IDENTITY, folder="/ops/identity", **functions)
-    expected(op, Precision.FP32, case(50), generate(op, Precision.FP32, case(50), 3, np), np)
+    expected(Task(op, Precision.FP32).at(case(50)), generate(Task(op, Precision.FP32).at(case(50)), 3, np), np)
 
 
 @pytest.mark.parametrize("what", ["reference", "bound"])
@@ -244,22 +244,22 @@ def test_a_bound_is_for_all_elements_or_broadcasts_to_them(given_shape: list[int
     except ValueError:
         fits = False
     if fits or np.ones(given_shape).size == 1:
-        _, bounds = expected(op, Precision.FP32, here, inputs, np)
+        _, bounds = expected(Task(op, Precision.FP32).at(here), inputs, np)
         assert bounds["y"].size == 1 or bounds["y"].shape == shape
     else:
         with pytest.raises(SpecError, match="return one bound for all elements"):
-            expected(op, Precision.FP32, here, inputs, np)
+            expected(Task(op, Precision.FP32).at(here), inputs, np)
 
 
 def test_what_a_spec_forgets_is_said() -> None:
-    inputs = generate(OPERATOR, Precision.FP32, case(50), 3, np)
+    inputs = generate(Task(OPERATOR, Precision.FP32).at(case(50)), 3, np)
     for returned, says in ((np.ones(50), "it returned ndarray; return a dict with y, rank"),
                            ({"y": np.ones(50)}, "it returned a dict with y; return a dict with y, rank"),
                            ({"y": np.ones(50), "rank": np.ones(50, bool)}, "rank is bool; return an array of real numbers"),
                            ({"y": np.ones(50), "rank": np.ones(50, "float32")}, "rank is float32; return float64 or integers")):  # fmt: skip
         forgetful = replace(OPERATOR, reference=lambda xp, returned=returned, **_: returned)
         with pytest.raises(SpecError, match=says):
-            expected(forgetful, Precision.FP32, case(50), inputs, np)
+            expected(Task(forgetful, Precision.FP32).at(case(50)), inputs, np)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_the_line_of_the_spec_is_named(tmp_path: Path, function: str, line: int,
     spec.write_text(f"{before}{function}\n\n\nOPERATOR = Operator({after}", encoding="utf-8")
     op = operators.load("mine", tmp_path)
     with pytest.raises(SpecError, match=re.escape(says.format(spec, before.count("\n") + line))):
-        prepare(op, Precision.FP32, case(8), 0, np)
+        prepare(Task(op, Precision.FP32).at(case(8)), 0, np)
 
 
 @pytest.mark.parametrize("chunk", [4, 1 << 22])

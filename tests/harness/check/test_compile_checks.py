@@ -10,7 +10,7 @@ from msbench.harness.arena import Arena
 from msbench.harness.check import compile_checks
 from msbench.harness.check.case import CaseCheck
 from msbench.model import Candidate
-from msbench.spec import Case, Precision
+from msbench.spec import Case, Precision, Task
 from tests.harness.fakes import OPERATOR
 
 
@@ -27,7 +27,7 @@ def test_the_cheapest_case_of_each_distribution_is_checked_in_both_precisions(mo
 def test_rounded_expected_values_pass_every_variant_but_aba(name: str, precision: Precision) -> None:
     op = operators.load(name)
     smallest = min(op.cases, key=lambda one: operators.elements(op, dict(one.dims)))
-    with CaseCheck(compile_checks.Memory(np), op, precision, smallest, seed=1) as check:
+    with CaseCheck(compile_checks.Memory(np), Task(op, precision).at(smallest), seed=1) as check:
         right = compile_checks.Right(check, Candidate(name, precision, ""))
         results = check.run(right, ("aligned", "misaligned", "repeat"))
     assert [result.failure for result in results] == [None] * 3

@@ -13,7 +13,7 @@ from msbench.harness.arena import Arena
 from msbench.harness.check.case import POISONS, VARIANTS, CaseCheck, check_case
 from msbench.harness.check.compare import compare, prepare
 from msbench.model import Fault
-from msbench.spec import Case, Precision
+from msbench.spec import Case, Precision, Task
 from tests.harness.check.test_case import MUTANTS
 from tests.harness.fakes import OPERATOR, FakeExecutor, Kernel, candidate, case, right
 
@@ -33,7 +33,7 @@ def test_a_right_kernel_passes(cupy: Any, precision: Precision, at: Case) -> Non
     executor = FakeExecutor(xp=cupy)
     wanted = candidate(right, precision)
     results = check_case(
-        executor, executor.open(OPERATOR, executor.build(OPERATOR, wanted), wanted), OPERATOR, precision, at, 0
+        executor, executor.open(OPERATOR, executor.build(OPERATOR, wanted), wanted), Task(OPERATOR, precision).at(at), 0
     )
     assert [r.passed for r in results] == [True] * len(results)
     assert [r.variant for r in results] == [v for v in VARIANTS if v != "recorded"]  # which a fake can't be
@@ -45,7 +45,7 @@ def test_a_wrong_kernel_fails(cupy: Any, kernel: Kernel, fault: Fault, precision
     executor = FakeExecutor(xp=cupy)
     wanted = candidate(kernel, precision)
     runner = executor.open(OPERATOR, executor.build(OPERATOR, wanted), wanted)
-    (result,) = check_case(executor, runner, OPERATOR, precision, OPERATOR.cases[2], 0)
+    (result,) = check_case(executor, runner, Task(OPERATOR, precision).at(OPERATOR.cases[2]), 0)
     assert result.failure is not None
     assert result.failure.fault is fault
 
@@ -55,7 +55,7 @@ def test_expected_values_are_those_of_the_host(cupy: Any, name: str) -> None:
     op = operators.load(name)
     at = min(op.cases, key=lambda c: op.flops(**dict(c.dims)))
     for precision in op.precisions:
-        host, device = prepare(op, precision, at, 3, np), prepare(op, precision, at, 3, cupy)
+        host, device = prepare(Task(op, precision).at(at), 3, np), prepare(Task(op, precision).at(at), 3, cupy)
         for array in op.inputs_:
             assert host.inputs[array.name].tobytes() == device.inputs[array.name].get().tobytes()
         for array in op.outputs:
@@ -79,7 +79,7 @@ def test_the_largest_case_fits(cupy: Any, record_property: Any) -> None:
     executor = FakeExecutor(xp=cupy)
     wanted = candidate(rounded_reference)
     start = time.perf_counter()
-    with CaseCheck(executor, op, Precision.FP32, at, 0) as check:
+    with CaseCheck(executor, Task(op, Precision.FP32).at(at), 0) as check:
         results = check.run(executor.open(op, executor.build(op, wanted), wanted), ("aligned",))
         used = pool.total_bytes()
     record_property("seconds", time.perf_counter() - start)
