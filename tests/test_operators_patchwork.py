@@ -59,6 +59,11 @@ def kind_of(patch: np.ndarray) -> str:
     return found[0]
 
 
+def dots(x: np.ndarray) -> int:
+    """How many elements are neither zero nor small integers."""
+    return int(np.count_nonzero((x != np.rint(x)) | (np.abs(x) > 4)))
+
+
 @some
 @given(seeds, st.integers(0, 2**17))
 def test_the_largest_keys_lie_a_power_of_two_apart(seed: int, count: int) -> None:
@@ -94,8 +99,7 @@ def test_tiles_are_of_one_kind(seed: int, shape: tuple[int, ...], high: int, wid
 @given(seeds, st.sampled_from(patchwork.NAMES), st.integers(0, 5000))
 def test_memory_is_cut_into_runs_of_any_length(seed: int, distribution: str, size: int) -> None:
     x = draw(seed, (size,), distribution)
-    assert not np.signbit(x[np.isnan(x)]).any()
-    if distribution == "patchwork" or not size:
+    if distribution == "patchwork" or not size or dots(x) <= patchwork.DOTS:
         return
     usual = (np.abs(x) <= 1) & (np.abs(x) > 2.0**-24)
     assert usual.mean() > 0.3 or size < 32
@@ -127,15 +131,41 @@ def test_a_thread_that_keeps_four_keys_loses_some_of_a_comb() -> None:
 
 
 def test_among_scattered_patches_each_kind_is_there_once_and_hardly_ever_in_a_sample() -> None:
-    missed = 0
-    for seed in range(50):
+    missed, dotted = 0, 0
+    for seed in range(100):
         x = draw(seed, (3000, 260), "scattered", axis=1)
+        if dots(x) <= patchwork.DOTS:
+            dotted += 1
+            assert dots(x) > 0 and len(np.unique(x)) <= 9 + patchwork.DOTS
+            continue
         kinds = [kind_of(row) for row in x]
         unlike = [kind for kind in kinds if kind != "uniform"]
         assert len(unlike) < len(patchwork.EVERY) and len(set(unlike)) >= len(unlike) - 1 and set(unlike) >= CERTAIN
         sample = x[np.random.default_rng(seed).integers(0, 3000, 64), 0]
         missed += bool(((np.abs(sample) <= 1) & (np.abs(sample) > 2.0**-24)).all())
-    assert missed > 25
+    assert missed > 25 and 30 < dotted < 70
+
+
+def test_harmless_arrays_with_dots_are_drawn_only_where_their_kinds_are_allowed() -> None:
+    for seed in range(20):
+        assert dots(draw(seed, (200, 64), "scattered", axis=1, kinds=("uniform", "tiny"))) > patchwork.DOTS
+
+
+def test_nans_have_both_signs_but_among_keys() -> None:
+    x = draw(3, (20, 5000), axis=1)
+    assert 0.4 < np.signbit(x[np.isnan(x)]).mean() < 0.6
+    for distribution in patchwork.NAMES:
+        sorted_by = np.asarray(keys.draw(Draw(np, "test", "3"), "x", 100_000, distribution))
+        assert not np.signbit(sorted_by[np.isnan(sorted_by)]).any()
+
+
+@some
+@given(seeds, st.integers(64, 2**17))
+def test_keys_come_in_runs_as_long_as_a_power_of_two(seed: int, count: int) -> None:
+    drawn = np.asarray(keys.draw(Draw(np, "test", str(seed)), "x", count, "runs"))
+    ends = np.flatnonzero(np.diff(drawn) < 0) + 1
+    assert 1 <= len(ends) < 32 and len(np.unique(drawn)) == count
+    assert ends[0].bit_count() == 1 and (ends % ends[0] == 0).all()
 
 
 def test_zeros_have_both_signs_and_few_terms_are_few() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from msbench import operators
@@ -65,3 +67,40 @@ def test_an_operator_of_one_dimension_has_no_thin_ones() -> None:
     op = operators.load("vector_add")
     assert all(elements(op, dict(case.dims)) <= SQUARE_ELEMENTS for case in tiny(op, 0))
     assert len(tiny(op, 0)) <= COUNT
+
+
+def test_the_least_size_is_always_there() -> None:
+    for name in operators.names():
+        op = operators.load(name)
+        least = tuple((dim.name, dim.low) for dim in op.dims)
+        if op.valid is None or op.valid(**dict(least)):
+            assert all(least in {case.dims for case in tiny(op, seed)} for seed in SEEDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "usual"),
+    [
+        ("matrix_transpose", lambda M, N: M == N and M % 32),
+        ("matrix_mul", lambda M, K, N: M == K == N > 1),
+        ("softmax_attention", lambda q, kv, **_: q == kv > 1),
+        ("conv_2d", lambda H, W, KH, KW: H != W and max(KH, KW) <= 3),
+    ],
+)
+def test_square_matrices_and_small_windows_are_usual(name: str, usual: Callable[..., bool]) -> None:
+    op = operators.load(name)
+    hit = sum(any(usual(**dict(case.dims)) for case in tiny(op, seed)) for seed in range(40))
+    assert hit >= 36
+
+
+def test_some_sparse_matrices_have_few_long_rows_and_a_narrow_operand() -> None:
+    op = operators.load("spmm_csr")
+    sizes = [[dict(case.dims) for case in tiny(op, seed)] for seed in range(40)]
+    assert sum(any(dims["K"] <= 2 and dims["nnz"] > 1000 * dims["rows"] for dims in some) for some in sizes) > 15
+
+
+def test_few_sizes_have_nothing_to_compute() -> None:
+    """Such as a stencil's without an inner point."""
+    for name in ("stencil_2d", "stencil_3d", "max_pooling_2d"):
+        op = operators.load(name)
+        sizes = [dict(case.dims) for seed in range(20) for case in tiny(op, seed)]
+        assert sum(op.flops(**dims) == 0 for dims in sizes) < 0.2 * len(sizes)

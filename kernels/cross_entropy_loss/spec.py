@@ -5,6 +5,7 @@ from msbench.spec import Array, Case, Dim, Operator, Split
 
 SMALLEST = 1e-8
 TILE = 61
+CLASSES = 4  # that share the weight, at most, where few do
 PARTS = 2**20  # a probability is a multiple of one part in at most C·PARTS before it is rounded
 
 
@@ -39,7 +40,7 @@ def inputs(rng, distribution, C):
             drawn = {name: patches(rng, name, values) for name, values in drawn.items()}
         case "one_hot":
             drawn["Y"][:] = 0
-            drawn["Y"][rng.position("class", C)] = 1
+            drawn["Y"][rng.integers("classes", (1 + rng.position("how many", CLASSES),), 0, C)] = 1
     result = {name: (values / max(1, int(values.sum()))).astype("float32") for name, values in drawn.items()}
     if distribution == "nonfinite":
         result["Y"][rng.position("NaN", C)] = float("nan")

@@ -53,9 +53,9 @@ _FUNCTIONS = {
     "rcp": "(1.0f / ({}))",
     "rsqrt": "rsqrtf({})",
     "sqrt": "sqrtf({})",
-    "tanh": "tanhf({})",
-    "sin": "sinf({})",
-    "cos": "cosf({})",
+    "tanh": "::msbench_fast::tanh({})",
+    "sin": "::msbench_fast::sin({})",
+    "cos": "::msbench_fast::cos({})",
 }
 
 

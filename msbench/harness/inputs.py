@@ -250,7 +250,8 @@ def _nonfinite(draw: Draw, name: str, shape: tuple[int, ...]) -> Any:
         negative = draw.position(f"{name} sign", 2)  # one for both, so that sums stay infinite
         array[0] = array[-1] = float("-inf") if negative else float("inf")
         return array.reshape(shape)
-    for number, value in enumerate((float("nan"), float("inf"), float("-inf"))):
+    nan = float("-nan" if draw.position(f"{name} sign of NaN", 2) else "nan")
+    for number, value in enumerate((nan, float("inf"), float("-inf"))):
         if array.size > number:
             array[draw.position(f"{name} {number}", array.size)] = value
     return array.reshape(shape)

@@ -11,6 +11,7 @@ DISTRIBUTIONS = (
     "integers",
     "constant",
     "sorted",
+    "runs",
     "descending",
     "magnitudes",
     "signed_zeros",
@@ -25,7 +26,7 @@ DISTRIBUTIONS = (
 def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
     """float32 array of ``count`` keys from one of ``DISTRIBUTIONS``; ``rng`` is a ``msbench.harness.inputs.Draw``.
 
-    ``descending``: from 1 to -1. ``magnitudes``: both signs, from 2^-100 to 2^100. ``signed_zeros``: -0, 0 and ±1. ``nan``:
+    ``runs``: see ``_runs``. ``descending``: from 1 to -1. ``magnitudes``: both signs, from 2^-100 to 2^100. ``signed_zeros``: -0, 0 and ±1. ``nan``:
     one key in four is NaN, the others are small integers or infinite. ``negative``: patches without a key above zero. Every NaN
     has a clear sign bit. ``combed``: see ``_combed``. Zeros of ``patchwork`` are negative, so that who loses the sign is found out. In ``scattered``, 8 to 512
     large keys lie a power of two apart: threads that stride over the array have no equal shares of the largest.
@@ -34,6 +35,8 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
     match distribution:
         case "combed":
             return _combed(rng, name, count)
+        case "runs":
+            return _runs(rng, name, count)
         case "descending":
             return -rng.floats(name, (count,), "sorted")
         case "magnitudes":
@@ -50,6 +53,7 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
             kinds = ("uniform", "large", "negative", "deep", "lowest")
             return -xp.abs(rng.floats(name, (count,), "patchwork", kinds=kinds))
     values = rng.floats(name, (count,), distribution)
+    values = xp.where(values != values, xp.abs(values), values)  # NaN
     if distribution == "patchwork":
         small = (
             values.view("uint32") & 0x7FFFFFFF
@@ -60,6 +64,14 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
         large = values[rng.position(f"{name} phase", stride) :: stride]
         large[:] = xp.abs(rng.floats(f"{name} apart", large.shape, "uniform")) * 2.0**60
     return values
+
+
+def _runs(rng: Any, name: str, count: int) -> Any:
+    """2 to 32 ascending runs, whose length is a power of two: who looks for a step down inside of tiles only finds none."""
+    length = 2 ** max(0, count.bit_length() - 2 - rng.position(f"{name} run", 5))
+    index, runs = rng.xp.arange(count), -(-count // length)
+    rank = index % length * runs + index // length
+    return (rank / (length * runs) * 2 - 1).astype("float32")
 
 
 _LANES = 32

@@ -2,7 +2,8 @@
 
 A kernel may look at a few places of its input, or know the timed one, and choose a way that is right for such numbers only.
 Where neighbouring patches hold numbers of every kind (``patchwork``), or one patch of each kind lies somewhere among uniform
-ones (``scattered``), there is no safe choice but to be right.
+ones (``scattered``), there is no safe choice but to be right. Nor where all numbers are zero or small integers, but for a few
+(``scattered`` as well, in half of all draws).
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ NAMES = ("patchwork", "scattered")
 LONGEST_RUN = 255
 FEWEST_RUNS = 16
 """An array that is cut into runs of memory has this many at least, as far as it has so many elements."""
+
+HARMLESS = ("zeros", "ties")
+"""What arrays with a few dots are made of, of the kinds that they may have."""
+
+DOTS = 8
+"""The most elements that are anything else there. 64 samples seldom meet one."""
+_DOT = 8.0  # their size, at most
 
 SELDOM = 128
 """Scattered patches are at most one in so many, so that 64 samples seldom meet one."""
@@ -65,7 +73,7 @@ KINDS: MappingProxyType[str, Kind] = MappingProxyType(
         "lowest": Kind(share=1.0, a=-_INFINITY, b=-_INFINITY),
         "lone": Kind(a=_INFINITY, b=-_INFINITY),  # its share, too
         "infinities": Kind(share=1 / 16, a=_INFINITY, b=-_INFINITY),
-        "nan": Kind(share=1 / 16, a=_NAN, b=_NAN),
+        "nan": Kind(share=1 / 16, a=_NAN, b=-_NAN),
     }
 )
 
@@ -103,8 +111,12 @@ def draw(
     if not prod(shape):
         return xp.empty(shape, dtype="float32")
     cut = _lines(shape, axis) if axis is not None else _tiles(shape, tile) if tile else _runs(rng, name, prod(shape))
+    harmless = [number for number, kind in enumerate(kinds) if kind in HARMLESS]
+    dotted = distribution == "scattered" and harmless and rng.position(f"{name} dotted", 2) == 1
     if distribution == "patchwork":
         drawn = rng.integers(f"{name} kinds", (cut.count,), 0, len(kinds))
+    elif dotted:
+        drawn = xp.full(cut.count, harmless[rng.position(f"{name} harmless", len(harmless))], dtype="int32")
     else:
         drawn = _scattered(rng, name, cut.count, len(kinds))
     rows = [KINDS[kind] for kind in kinds]
@@ -126,7 +138,12 @@ def draw(
         other = others[2 * kind + ((bits >> 20) & 1).astype("int32")]
         return xp.where((bits & (2**20 - 1)) < limit[kind], other, number)
 
-    return rng.fill(name, shape, "float32", value)
+    array = rng.fill(name, shape, "float32", value)
+    if dotted:
+        dots = 1 + rng.position(f"{name} number of dots", min(DOTS, array.size))
+        places = rng.integers(f"{name} places", (dots,), 0, array.size)
+        array.reshape(-1)[places] = rng.floats(f"{name} dots", (dots,), "uniform") * xp.float32(_DOT)
+    return array
 
 
 def _share(kind: str, size: int) -> float:

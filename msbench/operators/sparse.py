@@ -7,7 +7,8 @@ Matrices are drawn by format, so that no kernel can rely on more than the format
 in any order, COO in any order at all, ELL with its padding at the end of a row. The distributions beyond the standard
 ones, whose numbers are uniform:
 
-``skewed``: row lengths fall like a power law, every seventh row is empty, and row 0 is full where nnz allows it.
+``skewed``: row lengths fall like a power law, every seventh row is empty, and row 0 is full where nnz allows it; up to
+``LONGEST_ROW`` entries, it has half of all of them.
 ``duplicates``: entries come in fours with the same coordinates, as far as lines are long enough.
 """
 
@@ -40,6 +41,9 @@ BOUND_NOTE = (
 LONGEST_MEAN = 2**15
 """Entries a row in the mean, at most: products of the ``constant`` distribution are at most 4 and multiples of 1/64, so
 that fp32 still adds this many of them exactly, where longer sums of equal terms round the same way each time."""
+
+LONGEST_ROW = 2**22
+"""Up to so many entries half of them may be in one row: a plain kernel has one thread for that."""
 
 SELDOM = 256
 """In patches one element of a vector in so many is infinite."""
@@ -203,9 +207,10 @@ def draw_csr(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
     """``values`` and ``col_indices`` [nnz], ``row_offsets`` [rows + 1]. ``rng`` is a ``msbench.harness.inputs.Draw``."""
     row, col = _entries(rng, distribution, rows, cols, nnz)
     if distribution == "skewed" and _can_be_full(cols, nnz):
-        # Entries are stored by rows: the first `cols` of them are row 0's, which has at least that many.
-        row[:cols] = 0
-        col[:cols] = rng.xp.arange(cols, dtype="int32")
+        # Entries are stored by rows: so many of them are row 0's, which has at least that many.
+        longest = _longest(cols, nnz)
+        row[:longest] = 0
+        col[:longest] = rng.xp.arange(longest, dtype="int32") % cols
     if distribution == "duplicates":
         col = col[rng.xp.arange(nnz) // 4]
     return {
@@ -237,8 +242,9 @@ def draw_coo(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
     row, col = _entries(rng, distribution, rows, cols, nnz)
     if distribution == "skewed" and _can_be_full(cols, nnz):
         # Every second entry, so that row 0 does not come in one piece.
-        row[: 2 * cols : 2] = 0
-        col[: 2 * cols : 2] = xp.arange(cols, dtype="int32")
+        longest = _longest(cols, nnz)
+        row[: 2 * longest : 2] = 0
+        col[: 2 * longest : 2] = xp.arange(longest, dtype="int32") % cols
     if distribution == "duplicates":
         same = xp.arange(nnz) % -(-nnz // 4)  # duplicates lie far apart
         row, col = row[same], col[same]
@@ -294,6 +300,11 @@ def _power_law(rng: Any, name: str, lines: int, nnz: int) -> Any:
 def _can_be_full(cols: int, nnz: int) -> bool:
     """Whether half of the entries suffice for one full row."""
     return cols <= nnz // 2
+
+
+def _longest(cols: int, nnz: int) -> int:
+    """The entries of the longest row, in whose place there is room for ``cols``: half of all, unless that is more than one thread adds soon."""
+    return max(cols, nnz // 2 if nnz <= LONGEST_ROW else 0)
 
 
 def _offsets(xp: Any, line: Any, lines: int) -> Any:

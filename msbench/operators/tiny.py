@@ -3,6 +3,8 @@
 A case of a few thousand elements costs next to nothing, so that there may be dozens. They are spread as in Latin hypercube
 sampling (McKay, Beckman and Conover 1979): a dimension's range is cut into as many equal parts as there are cases, and each
 case takes another part of it. So a power of 1 to 16 or a window's width takes each of its values, whatever the seed.
+
+What such a spread seldom has are the usual shapes: square matrices, and small windows. So there are some of these besides.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ MOST_ELEMENTS = 2**14
 SQUARE_ELEMENTS = 2**16
 """The same for every other case: three square matrices are wider than a tile of 128 then."""
 
+USUAL_COUNT = 6
+
 THIN_COUNT = 6
 THIN_ELEMENTS = 2**18
 """Thin ones have one long dimension, in turn, in the upper half or sixteenth of its range: what grids, tables and counters hold ends
-there."""
+there; or of what so many elements allow."""
 THINNEST_ELEMENTS = 2**23
 """Up to so many a single one has, where a dimension can't be so long otherwise: a mask of 2048 by 2048."""
 
@@ -33,16 +37,26 @@ _BESIDE = (-1, 0, 1, 1, 1)  # where a tile's last column is missing, or one more
 _UNIFORM = 3 / 4  # of the cases: other inputs may hide what is wrong
 _LEAST_SHARE = 0.5  # beside 1 in the mean
 _TRIES = 60
+_IDLE_TRIES = (
+    8  # sizes of which nothing is computed, such as a stencil's without an inner point, are drawn again so often
+)
+_SMALL = 3  # a small window is one of so many
 
 
 def tiny(op: Operator, seed: int) -> tuple[Case, ...]:
-    """``COUNT`` tiny cases and ``THIN_COUNT`` thin ones, as far as ``op`` has so many; the same ones for the same seed."""
+    """The least size, ``COUNT`` tiny ones, ``USUAL_COUNT`` usual ones and ``THIN_COUNT`` thin ones, as far as ``op`` has so many.
+
+    They are the same ones for the same seed.
+    """
     rng = random.Random(f"{op.name}:{seed}:tiny")
     found: dict[tuple[tuple[str, int], ...], None] = {}
     strata = {dim.name: rng.sample(range(COUNT), COUNT) for dim in op.dims}
+    _add(found, _smallest(op))
     for number in range(COUNT):
         parts = {name: (order[number], COUNT) for name, order in strata.items()}
         _add(found, _fitting(rng, op, parts, number))
+    for number in range(USUAL_COUNT):
+        _add(found, _usual(rng, op, number))
     for dim in _turns(rng, op):
         _add(found, _thin(rng, op, dim))
     cases = []
@@ -58,6 +72,34 @@ def _add(found: dict[tuple[tuple[str, int], ...], None], dims: dict[str, int] | 
         found.setdefault(tuple(dims.items()))
 
 
+def _smallest(op: Operator) -> dict[str, int] | None:
+    dims = {dim.name: dim.low for dim in op.dims}
+    return dims if op.valid is None or op.valid(**dims) else None
+
+
+def _usual(rng: random.Random, op: Operator, number: int) -> dict[str, int] | None:
+    """Every other time dimensions of the same range have the same size; those with few values have small ones, or those of a public case."""
+    few = [dim for dim in op.dims if dim.high - dim.low < _FEW]
+    others = [dim for dim in op.dims if dim not in few]
+    ranges = {(dim.low, dim.high): dim for dim in others}
+    alike = number % 2 == 0 and len(ranges) < len(others)
+    if not few and not alike:
+        return None
+    for attempt in range(_TRIES):
+        public = dict(rng.choice(op.cases).dims)
+        drawn = {dim.name: min(dim.high, dim.low + rng.randrange(_SMALL)) for dim in few}
+        windows = {dim.name: public[dim.name] for dim in few} if number % 3 else drawn
+        free = list(ranges.values()) if alike else others
+        limits = _limits(rng, [dim.name for dim in free], SQUARE_ELEMENTS // len(op.arrays))
+        sizes = {dim.name: _size(rng, dim, limits[dim.name]) for dim in free}
+        same = {dim.name: ranges[dim.low, dim.high].name if alike else dim.name for dim in others}
+        dims = {dim.name: windows[dim.name] if dim in few else sizes[same[dim.name]] for dim in op.dims}
+        fits = (op.valid is None or op.valid(**dims)) and elements(op, dims) <= SQUARE_ELEMENTS
+        if fits and (op.flops(**dims) or attempt >= _IDLE_TRIES):
+            return dims
+    return None
+
+
 def _fitting(rng: random.Random, op: Operator, parts: dict[str, tuple[int, int]], number: int) -> dict[str, int] | None:
     """Sizes from these parts of the dimensions with few values; where no others go with them, from one of the parts at least."""
     few = [dim.name for dim in op.dims if dim.high - dim.low < _FEW]
@@ -69,6 +111,8 @@ def _fitting(rng: random.Random, op: Operator, parts: dict[str, tuple[int, int]]
         for dim in op.dims:
             part = parts[dim.name] if dim.name == kept or strict else (rng.randrange(COUNT), COUNT)
             dims[dim.name] = _in_part(rng, dim, part) if dim.name in few else _size(rng, dim, limits[dim.name])
+        if attempt < _IDLE_TRIES and not op.flops(**dims):
+            continue
         if _shrink(rng, op, dims, [dim for dim in op.dims if dim.name not in few], most):
             return dims
     return None
@@ -82,21 +126,45 @@ def _limits(rng: random.Random, names: list[str], most: int) -> dict[str, int]:
 
 
 def _thin(rng: random.Random, op: Operator, long: Dim) -> dict[str, int] | None:
-    most = max(THIN_ELEMENTS, _least(op, long))
+    whole = _least(op, long)
+    most = whole if THIN_ELEMENTS < whole <= THINNEST_ELEMENTS else THIN_ELEMENTS
+    high = min(long.high, long.high * most // whole)
+    others = [dim for dim in op.dims if dim is not long]
     for attempt in range(_TRIES):
         short = attempt % 2 == 0  # a filter of many elements needs a signal that has more
         dims = {dim.name: _size(rng, dim, dim.low + _SHORT if short else 4 * long.high) for dim in op.dims}
-        size = rng.randint(long.high - long.high // rng.choice((2, 16)), long.high)
-        dims[long.name] = min(rng.choice((size, _beside(rng, size))), long.high)
-        if _shrink(rng, op, dims, [dim for dim in op.dims if dim is not long], most):
+        size = rng.randint(high - high // rng.choice((2, 16)), high)
+        dims[long.name] = min(rng.choice((size, _beside(rng, size))), high)
+        if short:
+            _lengthen(rng, op, dims, others)
+        if attempt < _IDLE_TRIES and not op.flops(**dims):
+            continue
+        if _shrink(rng, op, dims, others, most):
             return dims
     return None
+
+
+def _lengthen(rng: random.Random, op: Operator, dims: dict[str, int], others: list[Dim]) -> None:
+    """Doubles sizes until ``op`` takes them, one after the other, and no more than it takes: many entries need long rows or many, no wide operand."""
+    if op.valid is None or op.valid(**dims):
+        return
+    short = dict(dims)
+    for dim in rng.sample(others, len(others)):
+        while not op.valid(**dims) and dims[dim.name] < dim.high:
+            dims[dim.name] = min(2 * max(1, dims[dim.name]), dim.high)
+    for dim in others:
+        while op.valid(**dims) and dims[dim.name] > short[dim.name]:
+            longer = dims[dim.name]
+            dims[dim.name] = max(longer // 2, short[dim.name])
+            if not op.valid(**dims):
+                dims[dim.name] = longer
+                break
 
 
 def _turns(rng: random.Random, op: Operator) -> list[Dim]:
     """Which dimension of each thin case is the long one."""
     long = [dim for dim in op.dims if dim.high > _FEW] if len(op.dims) > 1 else []
-    some = [dim for dim in long if _least(op, dim) <= THIN_ELEMENTS]
+    some = [dim for dim in long if not THIN_ELEMENTS < _least(op, dim) <= THINNEST_ELEMENTS]
     costly = [dim for dim in long if THIN_ELEMENTS < _least(op, dim) <= THINNEST_ELEMENTS]
     return [*rng.sample(costly, min(1, len(costly))), *some * THIN_COUNT][: THIN_COUNT if some else 1]
 

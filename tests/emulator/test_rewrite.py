@@ -215,6 +215,7 @@ def test_shared_declarations_of_other_forms_are_refused_with_their_line(source: 
 def test_ptx_is_translated_named_or_left_to_the_host() -> None:
     device = '__device__ void f(float x) { asm volatile("%s" : "=f"(x) : "f"(x)); }'
     assert "exp2f" in body(device % "ex2.approx.f32 %0, %1;")
+    assert "msbench_fast::tanh" in body(device % "tanh.approx.f32 %0, %1;")
     assert "inline PTX 'wgmma.fence.sync.aligned' (k.cu:1)" in body(device % "wgmma.fence.sync.aligned;")
     assert "inline PTX 'mul.f32'" in body(
         device % "{ .reg .f32 t; mul.f32 t, %1, %1; }".replace("{ .reg .f32 t; ", "mul.f32 %0, %1, %1; { ")

@@ -67,6 +67,13 @@ TEST(functions) {
     EXPECT_EQ(cospif(1.0f), -1.0f);
     EXPECT_EQ(normcdff(0.0f), 0.5f);
     EXPECT(std::fabs(__expf(1.0f) - 2.7182818f) < 1e-6f);
+    // Two function units are off by more than the last bits, and differently from 0.5 to 1000.
+    float widest = 0.0f;
+    for (float x = 0.5f; x < 1.0f; x += 0.001f) widest = std::fmax(widest, std::fabs(__tanhf(x) / tanhf(x) - 1.0f));
+    EXPECT(widest > 0x1p-13f && widest <= 0x1p-11f);
+    EXPECT(__tanhf(0.0f) == 0.0f && __tanhf(INFINITY) == 1.0f && std::isnan(__tanhf(NAN)));
+    EXPECT(std::fabs(__sinf(0.5f) - sinf(0.5f)) < 1e-6f && std::fabs(__cosf(0.5f) - cosf(0.5f)) < 1e-6f);
+    EXPECT(std::fabs(__sinf(10000.0f) - sinf(10000.0f)) > 1e-6f);
     EXPECT(std::fabs(__logf(10.0f) - 2.3025851f) < 1e-6f);
     EXPECT(std::fabs(__powf(2.0f, 10.0f) - 1024) < 1e-3f);
     float s, c;

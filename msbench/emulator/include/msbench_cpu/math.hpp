@@ -78,7 +78,28 @@ MSBENCH_CPU_INLINE float exp10(float x) { return exp2f(x * 3.3219280948873623f);
 MSBENCH_CPU_INLINE float log(float x) { return log2f(x) * 0.6931471805599453f; }
 MSBENCH_CPU_INLINE float log10(float x) { return log2f(x) * 0.3010299956639812f; }
 MSBENCH_CPU_INLINE float pow(float x, float y) { return exp2f(y * log2f(x)); }
-MSBENCH_CPU_INLINE float tan(float x) { return sinf(x) / cosf(x); }
+
+/// The unit takes turns: an angle is divided by 2π in fp32 first, which costs large ones their digits.
+MSBENCH_CPU_INLINE double turned(float x) {
+    const float turns = x * 0.15915494309189535f;
+    return 2 * M_PI * (turns - rintf(turns));
+}
+MSBENCH_CPU_INLINE float sin(float x) { return static_cast<float>(std::sin(turned(x))); }
+MSBENCH_CPU_INLINE float cos(float x) { return static_cast<float>(std::cos(turned(x))); }
+MSBENCH_CPU_INLINE void sincos(float x, float* s, float* c) { *s = sin(x), *c = cos(x); }
+MSBENCH_CPU_INLINE float tan(float x) { return sin(x) / cos(x); }
+
+/// Eleven significant bits: its relative error is up to 2^-11 (PTX ISA, tanh.approx.f32).
+MSBENCH_CPU_INLINE float tanh(float x) {
+    const float exact = tanhf(x);
+    if (exact != exact) return exact;
+    uint32_t bits;
+    std::memcpy(&bits, &exact, sizeof bits);
+    bits = (bits + 0x1000u) & ~0x1fffu;
+    float rounded;
+    std::memcpy(&rounded, &bits, sizeof rounded);
+    return rounded;
+}
 
 }  // namespace msbench_fast
 
@@ -90,11 +111,11 @@ MSBENCH_CPU_INLINE float tan(float x) { return sinf(x) / cosf(x); }
 #define __logf(x) ::msbench_fast::log(x)
 #define __log10f(x) ::msbench_fast::log10(x)
 #define __powf(x, y) ::msbench_fast::pow(x, y)
-#define __sinf(x) sinf(x)
-#define __cosf(x) cosf(x)
+#define __sinf(x) ::msbench_fast::sin(x)
+#define __cosf(x) ::msbench_fast::cos(x)
 #define __tanf(x) ::msbench_fast::tan(x)
-#define __tanhf(x) tanhf(x)
-#define __sincosf(x, s, c) sincosf(x, s, c)
+#define __tanhf(x) ::msbench_fast::tanh(x)
+#define __sincosf(x, s, c) ::msbench_fast::sincos(x, s, c)
 
 /// For 2^126 < |y| < 2^128 the quotient is 0, as the guide says.
 MSBENCH_CPU_INLINE float __fdividef(float x, float y) {
