@@ -16,6 +16,11 @@ _ATTRIBUTES = (
     "alignas",
     "decltype",
 )
+_OF_THE_C_LIBRARY = frozenset((
+    "abs", "accept", "access", "bind", "close", "connect", "dup", "exp", "floor", "gamma", "index", "link", "log", "open", "pipe",
+    "pow", "read", "recv", "remove", "rename", "round", "select", "send", "signal", "sync", "tee", "time", "truncate", "wait", "write",
+))  # fmt: skip
+"""What its headers declare and a kernel may be called: then that name has two meanings."""
 _SPECIFIERS = ("static", "inline", "extern", "constexpr", "__forceinline__", "__noinline__", "void")
 
 
@@ -85,6 +90,8 @@ class KernelTable:
 
     def address_is_unique(self, name: str, template_arguments: int | None) -> bool:
         """Whether ``&name<…>`` with so many arguments can only mean one function."""
+        if name in _OF_THE_C_LIBRARY:
+            return False
         known = self._by_name.get(name, [])
         shapes = {(k.template_parameters, k.parameters) for k in known}
         if len(shapes) != 1 or sum(k.defined for k in known) > 1:

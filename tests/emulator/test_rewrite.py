@@ -209,6 +209,11 @@ def test_shared_declarations_of_other_forms_are_refused_with_their_line(source: 
         body(f"\n{source}")
 
 
+def test_a_kernel_may_have_the_name_of_a_c_function() -> None:
+    found = body("__global__ void select(int a) {}\nvoid f() { select<<<1, 2>>>(3); }")
+    assert "bind_call" in found and "bind<&select>" not in found
+
+
 # ------------------------------------------------------------------ PTX
 
 
