@@ -18,6 +18,7 @@ STANDARD_DISTRIBUTIONS = (
     "sorted",
     "nonfinite",
     "patchwork",
+    "dotted",
     "scattered",
 )
 """What harness/inputs.py can draw for any operator; docs/contract.md says what they are."""
@@ -129,7 +130,7 @@ class Operator:
     the reference (``u``: the precision's unit roundoff; ``out``: dict of reference outputs); zero means exact.
     ``inputs(rng, distribution, **scalars, **dims)`` returns a dict of arrays (see harness/inputs.py for ``rng``); None
     draws every input from the distribution.
-    ``kinds``: of what the patches of ``patchwork`` and ``scattered`` are made where there is no ``inputs`` (see
+    ``kinds``: of what the patches of ``patchwork``, ``dotted`` and ``scattered`` are made where there is no ``inputs`` (see
     operators/patchwork.py; None: every kind).
     ``outliers``: the distribution from which a few elements are put among others', to see who notices; one that has elements of
     another size. Where it is none of ``distributions``, they come from the same one.
@@ -158,7 +159,7 @@ class Operator:
     gathered: Callable[..., int] | None = None
     scalars: tuple[Scalar, ...] = ()
     inputs: Callable[..., dict[str, Any]] | None = None
-    distributions: tuple[str, ...] = ("uniform", "spiked", "constant", "sorted", "patchwork", "scattered")
+    distributions: tuple[str, ...] = ("uniform", "spiked", "constant", "sorted", "patchwork", "dotted", "scattered")
     kinds: tuple[str, ...] | None = None
     outliers: str = "spiked"
     valid: Callable[..., bool] | None = None

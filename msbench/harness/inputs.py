@@ -86,7 +86,7 @@ class Draw:
     ) -> Any:
         """float32 of one of the standard distributions (see docs/contract.md).
 
-        ``patchwork`` and ``scattered`` draw one of ``kinds`` (of which ``msbench.operators.patchwork`` has some tuples) for every
+        ``patchwork``, ``dotted`` and ``scattered`` draw one of ``kinds`` (of which ``msbench.operators.patchwork`` has some tuples) for every
         line along ``axis``, or every ``tile`` of rows and columns, or every run of up to 255 elements of memory.
 
         Raises:

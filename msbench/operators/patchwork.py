@@ -2,8 +2,7 @@
 
 A kernel may look at a few places of its input, or know the timed one, and choose a way that is right for such numbers only.
 Where neighbouring patches hold numbers of every kind (``patchwork``), or one patch of each kind lies somewhere among uniform
-ones (``scattered``), there is no safe choice but to be right. Nor where all numbers are zero or small integers, but for a few
-(``scattered`` as well, in half of all draws).
+ones (``scattered``), or all are zero or small integers but for a few (``dotted``), there is no safe choice but to be right.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from typing import Any, NamedTuple
 
 from msbench.errors import SpecError
 
-NAMES = ("patchwork", "scattered")
+NAMES = ("patchwork", "dotted", "scattered")
 
 LONGEST_RUN = 255
 FEWEST_RUNS = 16
 """An array that is cut into runs of memory has this many at least, as far as it has so many elements."""
 
 HARMLESS = ("zeros", "ties")
-"""What arrays with a few dots are made of, of the kinds that they may have."""
+"""What ``dotted`` arrays are made of, of the kinds that they may have; those that may have none are ``scattered``."""
 
 DOTS = 8
 """The most elements that are anything else there. 64 samples seldom meet one."""
@@ -112,7 +111,7 @@ def draw(
         return xp.empty(shape, dtype="float32")
     cut = _lines(shape, axis) if axis is not None else _tiles(shape, tile) if tile else _runs(rng, name, prod(shape))
     harmless = [number for number, kind in enumerate(kinds) if kind in HARMLESS]
-    dotted = distribution == "scattered" and harmless and rng.position(f"{name} dotted", 2) == 1
+    dotted = distribution == "dotted" and harmless
     if distribution == "patchwork":
         drawn = rng.integers(f"{name} kinds", (cut.count,), 0, len(kinds))
     elif dotted:
