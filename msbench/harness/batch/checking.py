@@ -67,7 +67,7 @@ class Checking:
         self._later: dict[int, Referee | JobError] = {}  # that found the device full
         self._lost: BaseException | None = None
 
-    def rounds(self) -> Iterator[list[int]]:
+    def pauses(self) -> Iterator[list[int]]:
         """The numbers of jobs that are to be ``finish``\\ ed, while nothing is checked, until all were given.
 
         Raises:

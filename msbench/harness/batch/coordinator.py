@@ -120,7 +120,7 @@ def _side_by_side(
                 longest_first=size is None,
                 memory_bytes=memory_bytes,
             ) as checking:
-                for checked in checking.rounds():
+                for checked in checking.pauses():
                     # One that finds the device full costs those behind it their processes.
                     for number in sorted(checked, key=lambda turn: ordered[turn].largest):
                         if (result := checking.finish(number, command)) is not None:
