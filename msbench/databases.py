@@ -37,7 +37,7 @@ def reader(db: str | None) -> Store:
     Raises:
         StoreError: the database that ``db`` names is not there, or one can't be read.
     """
-    from msbench.store.union import union
+    from msbench.archive.union import union
 
     return union(paths(db))
 
@@ -63,7 +63,7 @@ def sound(db: str | None, refusal: str) -> Store:
         StoreError: as ``reader``.
         IntegrityError: a database contradicts itself.
     """
-    from msbench.store import integrity
+    from msbench.archive import integrity
 
     store = reader(db)
     problems = integrity.check(store, alone=True)
@@ -83,7 +83,7 @@ def writer(db: str | None) -> Store:
         StoreError: it can't be made or written.
         IntegrityError: it contradicts itself: nothing is added to that.
     """
-    from msbench.store import integrity
+    from msbench.archive import integrity
 
     store = _opened(db)
     problems = integrity.check(store, alone=True)

@@ -14,15 +14,15 @@ import pytest
 from typer.testing import CliRunner
 
 from msbench import executors, operators
+from msbench.archive.union import check_files
 from msbench.cli import app
 from msbench.errors import SpecError
+from msbench.figures.proofs import proofs
 from msbench.harness.check.schedule import work
 from msbench.model import Fault, Study
 from msbench.operators.mutants import FILE, Mutant
 from msbench.spec import Case, Operator, Precision, Split, Task
-from msbench.store.proofs import proofs
 from msbench.store.store import Store
-from msbench.store.union import check_files
 from msbench.study.mutation import Survey, Verdict
 from msbench.study.surveys import surveys
 from tests import turns

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from msbench import operators, resources
+from msbench.archive.union import union
 from msbench.errors import MsbenchError
+from msbench.figures.proven import unproven
 from msbench.harness.evaluate import Plan
 from msbench.model import CheckResult, Failure, Fault
 from msbench.optimize import Budget, Event, Settings, write_best
@@ -19,10 +21,8 @@ from msbench.optimize.deadline import Deadline
 from msbench.optimize.hidden import plan_of_proof, plan_of_step, told
 from msbench.spec import Case, Split, Task
 from msbench.store.database import Database
-from msbench.store.proven import unproven
 from msbench.store.store import Store
 from msbench.store.tables import RunRow
-from msbench.store.union import union
 from tests import factories, optimizing, shipped, turns
 from tests.optimizing import HIDDEN, Scripted, World, coded, kernel, planned
 from tests.test_optimize import go

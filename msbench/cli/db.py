@@ -26,8 +26,8 @@ def merge(
 
     Example: `msbench db merge from_the_gpu_machine.sqlite`
     """
+    from msbench.archive.merge import merge as merge_into
     from msbench.store.engine import shown
-    from msbench.store.merge import merge as merge_into
 
     with databases.writer(db) as target:
         counts = merge_into(target, other)
@@ -57,7 +57,7 @@ def publish(
 
     Example: `msbench db publish db/local.sqlite from_the_gpu_machine.sqlite`
     """
-    from msbench.store.publish import publish as publish_into
+    from msbench.archive.publish import publish as publish_into
 
     done = publish_into(target, others or [], proved=True)
     for verb, counts in (("added", done.added), ("dropped as superseded", done.dropped)):
@@ -75,8 +75,8 @@ def check(db: Db = None) -> None:
 
     Example: `msbench db check --db db/published.sqlite`
     """
+    from msbench.archive.union import Unopened, check_files
     from msbench.store.engine import shown
-    from msbench.store.union import Unopened, check_files
 
     where = databases.paths(db)
     problems = check_files(where)
@@ -107,9 +107,9 @@ def repair(
 
     Example: `msbench db repair db/local.sqlite --db db/repaired.sqlite`
     """
+    from msbench.archive.repair import repair as take_good_rows
+    from msbench.archive.union import union
     from msbench.store.engine import shown
-    from msbench.store.repair import repair as take_good_rows
-    from msbench.store.union import union
 
     with union([damaged]) as read, databases.writer(db) as target:
         left = take_good_rows(read, target)
@@ -141,8 +141,8 @@ def compare(
     """
     from statistics import median
 
+    from msbench.figures.compared import compared
     from msbench.report import nanoseconds
-    from msbench.store.compared import compared
 
     refusal = "No times are compared with those of"
     with databases.sound(before, refusal) as old, databases.sound(db, refusal) as new:
@@ -191,7 +191,7 @@ def counts(
     Example: `msbench db counts --db db/published.sqlite`
     """
     from msbench import operators
-    from msbench.store.counted import counted
+    from msbench.figures.counted import counted
 
     with databases.sound(db, "No counts are compared from") as store:
         found = counted(store)

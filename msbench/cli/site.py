@@ -43,8 +43,8 @@ def build_site(
 
     Example: `msbench build-site --out public`
     """
+    from msbench.archive.superseded import drop_superseded
     from msbench.sitegen.build import build
-    from msbench.store.superseded import drop_superseded
 
     with report.Live(err) as live:
         live.started("reading the database")

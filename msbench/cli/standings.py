@@ -16,8 +16,8 @@ from msbench.cli._tables import Part
 from msbench.report import nanoseconds
 
 if TYPE_CHECKING:
-    from msbench.store.figures import Figures, TaskFigures
-    from msbench.store.standings import Lost, Short, Standing
+    from msbench.figures.figures import Figures, TaskFigures
+    from msbench.figures.standings import Lost, Short, Standing
     from msbench.store.store import Store
 
 
@@ -35,9 +35,9 @@ def standings(
 
     Example: `msbench standings --markdown docs/kernels.md`
     """
-    from msbench.store.figures import Figures
-    from msbench.store.standings import short_of
-    from msbench.store.standings import standings as rated
+    from msbench.figures.figures import Figures
+    from msbench.figures.standings import short_of
+    from msbench.figures.standings import standings as rated
 
     store = databases.sound(db, "No standings are read from")
     figures = Figures(store, store.recorded_device(device).id if device else None)
@@ -77,8 +77,8 @@ would be if no task took longer than its target.
 
 def _targets(store: Store, figures: Figures, tasks: Sequence[TaskFigures]) -> Mapping[tuple[str, str], float]:
     """The targets on the device of these figures; none where nothing tells how it compares with theirs."""
+    from msbench.figures.standings import elsewhere
     from msbench.operators.targets import DEVICE, targets
-    from msbench.store.standings import elsewhere
 
     if figures.device is not None and figures.device.name == DEVICE:
         return targets()
@@ -88,8 +88,8 @@ def _targets(store: Store, figures: Figures, tasks: Sequence[TaskFigures]) -> Ma
 
 
 def _short(missed: Sequence[Short]) -> Part:
+    from msbench.figures.standings import SHORT
     from msbench.sitegen import metrics
-    from msbench.store.standings import SHORT
 
     rows = [
         (
@@ -106,7 +106,7 @@ def _short(missed: Sequence[Short]) -> Part:
 
 
 def _parts(found: Sequence[Standing], lost: Sequence[Lost], aimed: Mapping[tuple[str, str], float]) -> list[Part]:
-    from msbench.store.standings import LOST, means
+    from msbench.figures.standings import LOST, means
 
     overall = [
         (

@@ -13,7 +13,7 @@ from msbench.cli._options import Db, out
 from msbench.cli._tables import Part
 
 if TYPE_CHECKING:
-    from msbench.store.ablation import Arm, Contrast
+    from msbench.figures.ablation import Arm, Contrast
 
 
 @app.command()
@@ -29,7 +29,7 @@ def ablation(
 
     Example: `msbench ablation --markdown docs/ablation.md`
     """
-    from msbench.store.ablation import arms, contrasts
+    from msbench.figures.ablation import arms, contrasts
 
     with databases.sound(db, "No runs are compared from") as store:
         found = arms(store)

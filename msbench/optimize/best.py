@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from msbench.errors import MsbenchError
+from msbench.figures.proven import proven
 from msbench.model import Origin
-from msbench.store.proven import proven
 from msbench.store.store import Store
 
 

@@ -13,12 +13,12 @@ from msbench.agents import DEBUG, Attempt, History
 from msbench.agents._source import token_form
 from msbench.conversation import Message, Reply
 from msbench.errors import ReplyError, UnknownNameError
+from msbench.figures.proven import proven, refuted
 from msbench.model import Candidate, Ceilings, Evaluation, Origin, Outcome, Profile, Status
 from msbench.optimize.budget import Budget, Ledger
 from msbench.optimize.comparison import times_ns
 from msbench.optimize.judge import USABLE
 from msbench.spec import Operator
-from msbench.store.proven import proven, refuted
 from msbench.store.runs import Call
 from msbench.store.store import Store
 from msbench.store.tables import CallRow, EvaluationRow, MeasurementRow, ProfileRow, RunRow, StepRow

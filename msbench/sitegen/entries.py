@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from msbench.figures.figures import CaseFigures, VersionFigures
+from msbench.figures.ratios import Ratio
 from msbench.model import Fault, Origin, Status
-from msbench.store.figures import CaseFigures, VersionFigures
-from msbench.store.ratios import Ratio
 from msbench.store.tables import (
     BuildRow,
     CaseRow,
@@ -213,7 +213,7 @@ class Version:
                 return "measured"
             if self.timed_on:
                 return f"timed on {self.timed_on[0].name}"
-            # A publication drops the times of what was replaced, see store/superseded.py.
+            # A publication drops the times of what was replaced, see archive/superseded.py.
             return "times not kept" if self.evaluation.executor == "cuda" else "checked, not timed"
         if self.evaluation.fault and status is not Status.UNSUPPORTED:
             return _FAULTS[Fault(self.evaluation.fault)]

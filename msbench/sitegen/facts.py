@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from sqlmodel import SQLModel, col, select
 
+from msbench.figures.figures import CaseFigures, Figures, VersionFigures
+from msbench.figures.ratios import Comparison, Occasion, Ratio
 from msbench.model import Origin, Outcome, Status
 from msbench.sitegen.entries import SHIPPED, WRITERS, Run, Version
 from msbench.statistics import interval, joint_mean, round_medians
-from msbench.store.figures import CaseFigures, Figures, VersionFigures
-from msbench.store.ratios import Comparison, Occasion, Ratio
 from msbench.store.samples import unpack_samples
 from msbench.store.tables import (
     BuildRow,

@@ -12,7 +12,7 @@ from msbench.commands import typed
 from msbench.statistics import proportion_interval
 
 if TYPE_CHECKING:
-    from msbench.store.ratios import Ratio
+    from msbench.figures.ratios import Ratio
 
 SPACE = "\u202f"
 """Narrow no-break space: between a number and its unit, and between thousands."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msbench.figures.figures import CaseFigures
 from msbench.model import Origin
 from msbench.sitegen import format as fmt
-from msbench.sitegen.charts import Point, Series, roofline, time_against_size
 from msbench.sitegen.entries import Version
 from msbench.sitegen.facts import Site
-from msbench.sitegen.plot import Chart
+from msbench.sitegen.plots.charts import Point, Series, roofline, time_against_size
+from msbench.sitegen.plots.plot import Chart
 from msbench.spec import Split
-from msbench.store.figures import CaseFigures
 from msbench.store.tables import CaseRow
 
 Roles = Sequence[tuple[Version | None, str]]

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
+from msbench.figures.ratios import Ratio
 from msbench.model import Outcome
 from msbench.sitegen import format as fmt
-from msbench.sitegen import sources, summary_charts
+from msbench.sitegen import sources
 from msbench.sitegen.entries import Run
 from msbench.sitegen.facts import Site
-from msbench.sitegen.plot import Chart
+from msbench.sitegen.plots import summary_charts
+from msbench.sitegen.plots.plot import Chart
 from msbench.sitegen.told import Told, told
-from msbench.store.ratios import Ratio
 from msbench.store.tables import StepRow, TaskRow
 
 ASTRA = "astra"

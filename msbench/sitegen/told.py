@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from msbench.statistics import needed, prediction_held
 
 if TYPE_CHECKING:
+    from msbench.figures.ratios import Ratio
     from msbench.sitegen.entries import Run, Version
     from msbench.sitegen.facts import Site
-    from msbench.store.ratios import Ratio
     from msbench.store.tables import StepRow
 
 

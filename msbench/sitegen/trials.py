@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msbench.commands import without_executor, without_seed
+from msbench.figures.proofs import Proof
 from msbench.model import Fault, Trial
-from msbench.store.proofs import Proof
 
 
 def number(details: Mapping[str, object], name: str) -> float | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msbench.figures.ratios import Ratio
+from msbench.figures.twins import DIFFERENT
 from msbench.model import Outcome, Status
 from msbench.sitegen import format as fmt
 from msbench.sitegen.entries import Run, Version, profiles_of
 from msbench.sitegen.facts import Site
 from msbench.sitegen.told import told
-from msbench.store.ratios import Ratio
-from msbench.store.twins import DIFFERENT
 
 SAME = 0.01
 """Ratios this close to 1 are called the same: measurements stop at an interval of ±1 %."""

@@ -1,1 +1,1 @@
-"""The database: rows, conversions, runs, merging, integrity and figures."""
+"""The database: tables, rows, conversions, transactions, migrations and runs."""

@@ -329,7 +329,7 @@ class Store(Runs):
             return [convert.to_device(devices[id]) for id in ordered]
 
     def trials(self, study: Study | None = None) -> list[Trial]:
-        """All trials of the evaluator (of a study), oldest recording first; see ``store.proofs`` for the newest."""
+        """All trials of the evaluator (of a study), oldest recording first; see ``figures.proofs`` for the newest."""
         query = select(TrialRow)
         if study is not None:
             query = query.where(col(TrialRow.study) == study.value)

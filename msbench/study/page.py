@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import fmean, median
 
 from msbench.errors import MsbenchError
+from msbench.figures.proofs import LONG_NS, Proof, proofs
 from msbench.model import Study, Trial
-from msbench.store.proofs import LONG_NS, Proof, proofs
 from msbench.store.store import Store
 from msbench.study.plot import Bar, intervals
 from msbench.study.record import judge

@@ -16,12 +16,12 @@ from msbench.cli.measure import _took
 from msbench.commands import without_seed
 from msbench.errors import StoreError
 from msbench.executors.cpu import CpuExecutor
+from msbench.figures.proofs import proofs
 from msbench.harness.batch import coordinator as batch
 from msbench.harness.batch.job import Job
 from msbench.harness.protocols import Plan
 from msbench.model import Evaluation, Origin, Study
 from msbench.spec import Task
-from msbench.store.proofs import proofs
 from msbench.store.store import Store
 from tests import factories
 from tests.cli.running import QUICKLY, run

@@ -67,7 +67,7 @@ def test_a_mistake_is_one_line_with_what_to_do(
     ("during", "typed", "goes_on_with"),
     [
         ("msbench.operators.load_all", "ops", None),
-        ("msbench.store.integrity.check", "build-site --out public", None),
+        ("msbench.archive.integrity.check", "build-site --out public", None),
         ("msbench.harness.evaluate.evaluate", "eval kernel.cu --op vector_add --precision fp32 --executor cpu", None),
         ("msbench.harness.batch.coordinator.evaluate_all", "bench relu --executor cpu", "bench relu --executor cpu --resume"),
         ("msbench.harness.batch.coordinator.evaluate_all", "bench relu --resume --executor cpu --db 'my db.sqlite'",

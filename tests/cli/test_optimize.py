@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from msbench.archive.union import union
 from msbench.cli import app
 from msbench.errors import MsbenchError
 from msbench.providers.replay import ReplayProvider
 from msbench.resources import published_db
 from msbench.store.store import Store
-from msbench.store.union import union
 from tests.cli.running import GOOD, QUICKLY, refused, run
 
 

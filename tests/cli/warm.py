@@ -20,10 +20,10 @@ import rich.progress
 import rich.table  # noqa: F401
 import typer.testing  # noqa: F401
 
+import msbench.archive.integrity
 import msbench.executors.cpu
 import msbench.harness.batch.coordinator
-import msbench.optimize
-import msbench.store.integrity  # noqa: F401
+import msbench.optimize  # noqa: F401
 from msbench.harness.digest import harness_digest
 from msbench.store.database import Database
 from tests import factories, shipped

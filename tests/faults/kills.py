@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msbench.archive.union import check_files
 from msbench.gpu.profile.ncu import SCRATCH
 from msbench.scratch import scratch
-from msbench.store.union import check_files
 from tests.faults.works import State, Work, ids, tree
 
 CHECKOUT = Path(__file__).resolve().parents[2]

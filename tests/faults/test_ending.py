@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
+from msbench.archive.union import check_files
 from msbench.cli import _end, app
 from msbench.cli._files import see_that_writable
 from msbench.errors import DeviceError, MsbenchError
 from msbench.executors.cpu import CpuExecutor
 from msbench.store.store import Store
-from msbench.store.union import check_files
 from tests import factories, turns
 from tests.cli import running
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from msbench import agents, executors, operators
+from msbench.archive.union import union
 from msbench.harness.evaluate import Plan
 from msbench.operators import select_cases
 from msbench.optimize import optimize
 from msbench.spec import Precision, Task
 from msbench.store.store import Store
-from msbench.store.union import union
 from tests import factories, optimizing
 
 TASK = "vector_add/fp32"

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from msbench.archive import integrity
+from msbench.archive.merge import merge
+from msbench.archive.union import check_files, union
 from msbench.errors import StoreError
-from msbench.store import integrity
-from msbench.store.merge import merge
 from msbench.store.store import Store
-from msbench.store.union import check_files, union
 from tests import factories
 
 _shared = settings(

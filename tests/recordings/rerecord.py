@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Sequence
 
 from msbench import agents, executors, resources
+from msbench.archive.union import union
 from msbench.cli._options import tasks_named
 from msbench.conversation import Limits, Message, Reply
 from msbench.errors import RecordingEnded
@@ -25,7 +26,6 @@ from msbench.spec import Task
 from msbench.store.runs import Call
 from msbench.store.store import Store
 from msbench.store.tables import CallRow, RunRow
-from msbench.store.union import union
 
 
 class InOrder(Provider):

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from msbench.sitegen import charts, summary_charts
-from msbench.sitegen.charts import Point, Series
-from msbench.sitegen.plot import Chart, to_json
+from msbench.figures.ratios import Ratio
+from msbench.sitegen.plots import charts, summary_charts
+from msbench.sitegen.plots.charts import Point, Series
+from msbench.sitegen.plots.plot import Chart, to_json
+from msbench.sitegen.plots.summary_charts import Speedups, Step
 from msbench.sitegen.points import size_dimension
-from msbench.sitegen.summary_charts import Speedups, Step
-from msbench.store.ratios import Ratio
 
 
 def point(

@@ -14,9 +14,10 @@ import pytest
 
 from msbench.gpu.timing import rounds as timing
 from msbench.model import Failure, Fault, Origin, Status, Study, Trial
-from msbench.sitegen import build, margins, trial_charts, trials
+from msbench.sitegen import build, margins, trials
 from msbench.sitegen.facts import Site
 from msbench.sitegen.pages import how
+from msbench.sitegen.plots import trial_charts
 from msbench.store.store import Store
 from tests.factories import CPU, GPU, candidate, measured, operator, trial
 from tests.sitegen.proven import NASTY, TRICKS, proven

@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from msbench.sitegen import charts
-from msbench.sitegen.charts import Point, Series
-from msbench.sitegen.plot import Chart, layout, log_axis, to_json
-from msbench.sitegen.still import WIDTH
+from msbench.sitegen.plots import charts
+from msbench.sitegen.plots.charts import Point, Series
+from msbench.sitegen.plots.plot import Chart, layout, log_axis, to_json
+from msbench.sitegen.plots.still import WIDTH
 from tests.browser.reader import Reader
 from tests.sitegen.showcase import NASTY
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from msbench.figures.standings import means, standings
 from msbench.model import Candidate, Origin
 from msbench.sitegen import format as fmt
 from msbench.sitegen import verdict
@@ -18,7 +19,6 @@ from msbench.sitegen.page import Page
 from msbench.sitegen.pages import home, method, run, version
 from msbench.sitegen.told import told
 from msbench.spec import Split
-from msbench.store.standings import means, standings
 from msbench.store.store import Store
 from tests import factories as make
 

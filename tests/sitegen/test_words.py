@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from msbench.figures.ratios import Ratio
 from msbench.gpu.profile import bottleneck as profile
 from msbench.gpu.profile import ncu
 from msbench.model import BuildResult
@@ -11,7 +12,6 @@ from msbench.sitegen import metrics, sources, verdict
 from msbench.sitegen.entries import Version
 from msbench.sitegen.facts import Site
 from msbench.sitegen.format import SPACE
-from msbench.store.ratios import Ratio
 from msbench.store.tables import ProfileRow
 from tests.sitegen.showcase import NASTY
 

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from msbench.cli import app
+from msbench.figures.ablation import arms, contrasts
 from msbench.spec import Task
-from msbench.store.ablation import arms, contrasts
 from msbench.store.store import Store
 from tests.factories import FP32, GPU, instant, operator, run_row, step_row
 

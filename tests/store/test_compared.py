@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from msbench.cli import app
 from msbench.errors import IntegrityError, StoreError
+from msbench.figures.compared import compared
 from msbench.model import Origin
-from msbench.store.compared import compared
 from msbench.store.store import Store
 from tests import factories
 

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from msbench import operators
 from msbench.cli import app
+from msbench.figures.counted import OPERATIONS, Counted, counted, moved_bytes, operations
 from msbench.model import Profile
 from msbench.spec import Split
-from msbench.store.counted import OPERATIONS, Counted, counted, moved_bytes, operations
 from msbench.store.store import Store
 from tests import factories
 

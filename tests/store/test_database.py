@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from msbench.archive.merge import merge
+from msbench.archive.union import union
 from msbench.errors import StoreError
 from msbench.spec import Task
 from msbench.store.engine import explain
-from msbench.store.merge import merge
 from msbench.store.migrations import MIGRATIONS
 from msbench.store.store import Store
-from msbench.store.union import union
 from tests import factories
 from tests.factories import FP32, candidate, operator
 
@@ -79,7 +79,7 @@ def test_a_database_on_a_read_only_medium_can_be_read(told_file: Path, compact: 
     code = f"""
 from msbench.errors import StoreError
 from msbench.store.store import Store
-from msbench.store.union import union
+from msbench.archive.union import union
 from msbench.spec import Task
 from tests.factories import FP32, operator
 for store in (Store({str(told_file)!r}, read_only=True), union([{str(told_file)!r}])):

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from msbench.errors import UnknownNameError
+from msbench.figures import figures
+from msbench.figures.figures import Figures, VersionFigures
 from msbench.model import Evaluation, Failure, Fault, Origin, Status
 from msbench.spec import Case, Split, Task
-from msbench.store import figures
-from msbench.store.figures import Figures, VersionFigures
 from msbench.store.store import Store
 from tests.factories import BF16, CEILINGS, CPU, FP32, GPU, candidate, failed, measured, operator
 

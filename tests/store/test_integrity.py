@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from msbench.archive import integrity
+from msbench.archive.merge import merge
+from msbench.archive.union import check_files
 from msbench.cli import app
 from msbench.errors import IntegrityError
 from msbench.model import Origin
-from msbench.store import integrity
-from msbench.store.merge import merge
 from msbench.store.store import Store
-from msbench.store.union import check_files
 from tests.factories import candidate, measured, operator
 
 OP = operator()

@@ -9,12 +9,12 @@ import sqlalchemy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from msbench.archive import integrity
+from msbench.archive.merge import merge
 from msbench.errors import IntegrityError, StoreError
 from msbench.model import Origin, Status
 from msbench.spec import Task
-from msbench.store import integrity
 from msbench.store.identity import canonical, table_of
-from msbench.store.merge import merge
 from msbench.store.store import Store
 from msbench.store.tables import TABLES, MigrationRow, VersionRow
 from tests import factories, turns

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from msbench.archive.union import union
 from msbench.errors import StoreError
 from msbench.store.migrations import MIGRATIONS
 from msbench.store.store import Store
-from msbench.store.union import union
 from tests import factories
 
 RELEASED = Path(__file__).with_name("schema_1.sql")

@@ -9,8 +9,9 @@ import pytest
 from sqlalchemy import select
 from sqlmodel import SQLModel
 
+from msbench.archive.plausible import implausible
+from msbench.archive.union import check_files
 from msbench.store.identity import content_id, table_of
-from msbench.store.plausible import implausible
 from msbench.store.samples import pack_samples
 from msbench.store.store import Store
 from msbench.store.tables import (
@@ -26,7 +27,6 @@ from msbench.store.tables import (
     StepRow,
     TrialRow,
 )
-from msbench.store.union import check_files
 
 
 def rows(store: Store, model: type[SQLModel]) -> list[dict[str, Any]]:

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
+from msbench.archive import integrity
+from msbench.archive.merge import merge
+from msbench.archive.union import union
 from msbench.model import Origin
-from msbench.store import integrity
-from msbench.store.merge import merge
 from msbench.store.store import Store
-from msbench.store.union import union
 from tests import factories, turns
 from tests.cli.running import GOOD, QUICKLY, run
 from tests.store.conftest import tell

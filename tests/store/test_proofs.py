@@ -4,10 +4,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from msbench.archive import integrity
 from msbench.errors import StoreError
+from msbench.figures.proofs import Proof, proofs
 from msbench.model import Device, Study, Trial
-from msbench.store import integrity
-from msbench.store.proofs import Proof, proofs
 from msbench.store.store import Store
 from tests.factories import CPU, GPU, trial
 

@@ -16,16 +16,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from msbench.archive import integrity
+from msbench.archive.merge import merge
+from msbench.archive.publish import publish
+from msbench.archive.superseded import drop_superseded
+from msbench.archive.union import check_files
 from msbench.errors import IntegrityError, StoreError
+from msbench.figures.figures import Figures
 from msbench.model import Origin, Status
 from msbench.spec import Case, Split
-from msbench.store import integrity, packed
-from msbench.store.figures import Figures
-from msbench.store.merge import merge
-from msbench.store.publish import publish
+from msbench.store import packed
 from msbench.store.store import Store
-from msbench.store.superseded import drop_superseded
-from msbench.store.union import check_files
 from tests import factories, turns
 from tests.factories import CPU, GPU, candidate, failed, measured, operator, run_row, step_row
 from tests.store.test_merge import content

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from msbench.archive import integrity
+from msbench.archive.repair import repair
 from msbench.errors import StoreError
 from msbench.model import Origin
-from msbench.store import integrity
-from msbench.store.repair import repair
 from msbench.store.store import Store
 from tests import factories
 from tests.store.test_merge import content

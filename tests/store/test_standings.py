@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from msbench import operators
 from msbench.cli import app
+from msbench.figures import figures
+from msbench.figures.figures import CaseFigures, TaskFigures
+from msbench.figures.standings import Standing, elsewhere, means, short_of, standings
 from msbench.model import Candidate, Origin
 from msbench.operators.targets import targets
 from msbench.spec import Precision
-from msbench.store import figures
-from msbench.store.figures import CaseFigures, TaskFigures
-from msbench.store.standings import Standing, elsewhere, means, short_of, standings
 from msbench.store.store import Store
 from tests.factories import CEILINGS, GPU, candidate, measured, operator, slowed
 

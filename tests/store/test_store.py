@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sqlmodel import select
 
+from msbench.archive.union import union
 from msbench.errors import IntegrityError, StoreError, UnknownNameError
 from msbench.model import Evaluation, Fault, Origin, Status
 from msbench.spec import Precision, Task
@@ -17,7 +18,6 @@ from msbench.store import convert
 from msbench.store import store as storing
 from msbench.store.store import Store
 from msbench.store.tables import CaseRow, DeviceRow, EvaluationRow, MeasurementRow, VersionRow
-from msbench.store.union import union
 from tests import factories
 from tests.factories import BF16, CPU, FP32, GPU, candidate, failed, measured, operator
 

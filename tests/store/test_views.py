@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from msbench.figures import figures
 from msbench.model import Origin, Status
-from msbench.store import figures
 from msbench.store.store import Store
 from msbench.store.tables import TABLES
 from tests.factories import candidate, failed, measured, operator

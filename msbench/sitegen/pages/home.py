@@ -6,18 +6,19 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from msbench.figures.ratios import Ratio
+from msbench.figures.standings import means, standings
 from msbench.model import Outcome
 from msbench.sitegen import format as fmt
-from msbench.sitegen import sources, summary_charts, verdict
+from msbench.sitegen import sources, verdict
 from msbench.sitegen.entries import Run, Version, failed
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import Page
+from msbench.sitegen.plots import summary_charts
 from msbench.sitegen.told import told
 from msbench.sitegen.verdict import counted
 from msbench.spec import Split
 from msbench.statistics import joint_mean
-from msbench.store.ratios import Ratio
-from msbench.store.standings import means, standings
 
 NAVIGATION = (("Tasks", "index.html#tasks"), ("Runs", "index.html#runs"))
 STORIES = 5

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from msbench.figures.proofs import LONG_NS, Proof, proofs
 from msbench.model import Study, Trial
 from msbench.sitegen import format as fmt
-from msbench.sitegen import sources, trial_charts, trials
+from msbench.sitegen import sources, trials
 from msbench.sitegen.facts import Site
 from msbench.sitegen.margins import SHIFT_NS, margins
 from msbench.sitegen.page import Page
-from msbench.store.proofs import LONG_NS, Proof, proofs
+from msbench.sitegen.plots import trial_charts
 
 NAVIGATION = (("How we know", "how.html"),)
 

@@ -11,12 +11,13 @@ from markupsafe import Markup
 
 from msbench.model import Outcome
 from msbench.sitegen import format as fmt
-from msbench.sitegen import highlight, rivalry, sources, summary_charts, verdict
+from msbench.sitegen import highlight, rivalry, sources, verdict
 from msbench.sitegen.diff import diff
 from msbench.sitegen.entries import SHORT, Run, Version
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import File, Page
-from msbench.sitegen.plot import Chart
+from msbench.sitegen.plots import summary_charts
+from msbench.sitegen.plots.plot import Chart
 from msbench.sitegen.told import Told, told
 from msbench.sitegen.transcript import Sections, bodies, exchanges
 from msbench.store.tables import StepRow

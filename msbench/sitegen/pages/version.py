@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
+from msbench.figures.figures import CaseFigures
 from msbench.model import Origin, Status
 from msbench.sitegen import format as fmt
-from msbench.sitegen import highlight, metrics, points, sources, summary_charts, verdict
+from msbench.sitegen import highlight, metrics, points, sources, verdict
 from msbench.sitegen.diff import diff
 from msbench.sitegen.entries import SHORT, Version, profiles_of
 from msbench.sitegen.facts import Site
 from msbench.sitegen.page import File, Page
-from msbench.sitegen.plot import Chart
+from msbench.sitegen.plots import summary_charts
+from msbench.sitegen.plots.plot import Chart
 from msbench.sitegen.told import told as told_by
 from msbench.sitegen.verdict import joined
-from msbench.store.figures import CaseFigures
 from msbench.store.tables import ProfileRow
 
 BARS = 6

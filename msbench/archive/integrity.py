@@ -13,7 +13,9 @@ from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import SQLModel
 
+from msbench.archive.plausible import implausible
 from msbench.errors import IntegrityError
+from msbench.figures.timings import CHECKED
 from msbench.model import Fault, Origin, Outcome, Status, Study, normalise
 from msbench.spec import Precision, Split
 from msbench.store.engine import explain
@@ -28,7 +30,6 @@ from msbench.store.identity import (
     table_of,
     version_id,
 )
-from msbench.store.plausible import implausible
 from msbench.store.samples import median_ns, unpack_samples
 from msbench.store.store import Store
 from msbench.store.tables import (
@@ -50,7 +51,6 @@ from msbench.store.tables import (
     TrialRow,
     VersionRow,
 )
-from msbench.store.timings import CHECKED
 
 RUN_STATUSES = ("running", "waiting", "finished", "stopped", "failed")
 RATES = ("fp32", "tf32", "bf16", "fp64")

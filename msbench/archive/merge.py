@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlmodel import SQLModel
 
+from msbench.archive import integrity
 from msbench.errors import IntegrityError
 from msbench.model import digest
-from msbench.store import integrity
 from msbench.store.identity import Values, content, table_of
 from msbench.store.rows import put
 from msbench.store.store import Store

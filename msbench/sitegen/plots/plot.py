@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from msbench.sitegen.still import still
+from msbench.sitegen.plots.still import still
 
 Row = tuple[str, ...]
 _SHARED = frozenset({"x", "customdata"})

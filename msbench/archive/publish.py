@@ -9,15 +9,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from msbench.archive import integrity
+from msbench.archive.merge import merge
+from msbench.archive.superseded import drop_superseded
 from msbench.errors import IntegrityError, StoreError
+from msbench.figures.proven import unproven
 from msbench.scratch import scratch
-from msbench.store import integrity, packed
+from msbench.store import packed
 from msbench.store.engine import explained, shown
 from msbench.store.identity import table_of
-from msbench.store.merge import merge
-from msbench.store.proven import unproven
 from msbench.store.store import Store
-from msbench.store.superseded import drop_superseded
 from msbench.store.tables import TABLES
 
 

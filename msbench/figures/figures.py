@@ -15,15 +15,15 @@ from sqlmodel import Session, col, select
 
 from msbench import roofline, statistics
 from msbench.errors import UnknownNameError
+from msbench.figures.gathered import gathered
+from msbench.figures.ratios import Comparison, Occasion, Ratio, compare, mean, occasions, paired
+from msbench.figures.timings import Timing, Timings, TimingSession, by_origin, own_session, ranking_of
+from msbench.figures.twins import differ
+from msbench.figures.verdicts import Verdicts
 from msbench.model import Ceilings, Device, Origin
 from msbench.spec import Split
-from msbench.store.gathered import gathered
-from msbench.store.ratios import Comparison, Occasion, Ratio, compare, mean, occasions, paired
 from msbench.store.store import Store
 from msbench.store.tables import CaseRow, EvaluationRow, LineageRow, RunRow, StepRow, TaskRow, VersionRow
-from msbench.store.timings import Timing, Timings, TimingSession, by_origin, own_session, ranking_of
-from msbench.store.twins import differ
-from msbench.store.verdicts import Verdicts
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from msbench.sitegen import format as fmt
-from msbench.sitegen.plot import Chart, layout, log_axis, log_grid, plain, to_json
+from msbench.sitegen.plots.plot import Chart, layout, log_axis, log_grid, plain, to_json
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from sqlmodel import col, select
 
+from msbench.figures.timings import CHECKED
 from msbench.model import Origin
 from msbench.store.store import Store
 from msbench.store.tables import CaseRow, DeviceRow, EvaluationRow, MeasurementRow, VersionRow
-from msbench.store.timings import CHECKED
 
 _Key = tuple[str, str, str, str, str]
 """Device, task, origin, version and case, by their names: another unit of the same device is as good."""

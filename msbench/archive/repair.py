@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlalchemy import JSON
 from sqlmodel import SQLModel
 
+from msbench.archive import integrity
+from msbench.archive.merge import merge
 from msbench.errors import StoreError
-from msbench.store import integrity
 from msbench.store.identity import table_of
-from msbench.store.merge import merge
 from msbench.store.store import Store
 from msbench.store.tables import TABLES
 

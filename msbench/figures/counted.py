@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlmodel import col, select
 
+from msbench.figures.timings import CHECKED
 from msbench.spec import Split
 from msbench.store.store import Store
 from msbench.store.tables import CaseRow, DeviceRow, EvaluationRow, ProfileRow, VersionRow
-from msbench.store.timings import CHECKED
 
 SECTOR = 32
 """Bytes of a sector of L2."""

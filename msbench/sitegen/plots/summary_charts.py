@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msbench.figures.ratios import Ratio
 from msbench.sitegen import format as fmt
-from msbench.sitegen.charts import on
-from msbench.sitegen.plot import Chart, layout, log_axis, plain, to_json
-from msbench.store.ratios import Ratio
+from msbench.sitegen.plots.charts import on
+from msbench.sitegen.plots.plot import Chart, layout, log_axis, plain, to_json
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlmodel import Session, col, select
 
+from msbench.figures.twins import are_twins, twins
 from msbench.model import Status
 from msbench.statistics import Logs, interval, paired_logs, round_centres
 from msbench.store.samples import unpack_samples
 from msbench.store.tables import CaseRow, EvaluationRow, MeasurementRow, VersionRow
-from msbench.store.twins import are_twins, twins
 
 CHECKED = (Status.PASSED.value, Status.MEASURE_FAILED.value, Status.PROFILE_FAILED.value)
 """The statuses of evaluations whose checks passed: only their times are ever shown."""
@@ -37,7 +37,7 @@ class TimingSession:
     """Versions of a task that were measured against each other in one command, by version and case name.
 
     Only times of one session are ever compared or ranked: on another day the device may have had other clocks, and
-    the command other settings. ``twins``: likewise the times of large cases with other inputs (see ``store.twins``),
+    the command other settings. ``twins``: likewise the times of large cases with other inputs (see ``figures.twins``),
     which are not among ``times``.
     """
 

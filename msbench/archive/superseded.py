@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from sqlmodel import Session, SQLModel, col, delete, select
 
+from msbench.figures.proofs import proofs
+from msbench.figures.timings import CHECKED
 from msbench.model import Origin, Status, Study
 from msbench.store import convert
 from msbench.store.identity import table_of
-from msbench.store.proofs import proofs
 from msbench.store.store import Store
 from msbench.store.tables import (
     BuildRow,
@@ -24,7 +25,6 @@ from msbench.store.tables import (
     TrialRow,
     VersionRow,
 )
-from msbench.store.timings import CHECKED
 
 _CHUNK = 400
 
@@ -41,7 +41,7 @@ def drop_superseded(store: Store) -> dict[str, int]:
     - of a shipped version that was replaced, the verdict and not the times, but for those in sessions of runs: it is ranked no more,
     - what a run's steps point to, with what was timed beside it, and the original of what repeats a record.
 
-    So every figure of ``store.figures`` stays as it is. Of trials the newest recordings are kept (``store.proofs``).
+    So every figure of ``figures.figures`` stays as it is. Of trials the newest recordings are kept (``figures.proofs``).
     """
     with store.session() as session:
         kept, untimed = _needed(session)
@@ -122,7 +122,7 @@ def _groups(session: Session) -> dict[str, set[str]]:
 
 
 def _timed_with(evaluations: set[str], groups: Mapping[str, set[str]]) -> set[str]:
-    """These and those of the same sessions: evaluations belong to one that have a group in common (``store.timings``)."""
+    """These and those of the same sessions: evaluations belong to one that have a group in common (``figures.timings``)."""
     found, more = set(evaluations), set(evaluations)
     while more:
         more = {id for members in groups.values() if members & more for id in members} - found
@@ -131,7 +131,7 @@ def _timed_with(evaluations: set[str], groups: Mapping[str, set[str]]) -> set[st
 
 
 def _judging(session: Session, evaluations: Iterable[EvaluationRow]) -> Iterator[str]:
-    """Those that ``store.verdicts`` asks, on each device and of what is known from all of them; the oldest come first."""
+    """Those that ``figures.verdicts`` asks, on each device and of what is known from all of them; the oldest come first."""
     failing = {
         id
         for model in (CheckRow, MeasurementRow)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msbench.sitegen import format as fmt
-from msbench.sitegen.plot import Chart, layout, log_axis, plain, to_json
+from msbench.sitegen.plots.plot import Chart, layout, log_axis, plain, to_json
 from msbench.sitegen.trials import REST, Pair, Verdict
 
 SPANS = 4

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from msbench import statistics
+from msbench.figures.timings import Timing, Timings, TimingSession
 from msbench.store.tables import CaseRow
-from msbench.store.timings import Timing, Timings, TimingSession
 
 
 @dataclass(frozen=True)

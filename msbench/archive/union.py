@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from msbench.archive.integrity import check, damage
+from msbench.archive.merge import merge
 from msbench.errors import StoreError
 from msbench.store.engine import MEMORY, shown, sqlite_path
-from msbench.store.integrity import check, damage
-from msbench.store.merge import merge
 from msbench.store.store import Store
 
 

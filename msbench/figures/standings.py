@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from sqlmodel import col, select
 
 from msbench import roofline
+from msbench.figures.figures import CaseFigures, TaskFigures
+from msbench.figures.gathered import gathered
+from msbench.figures.ratios import Ratio
 from msbench.model import Ceilings, Origin
 from msbench.statistics import geometric_mean
-from msbench.store.figures import CaseFigures, TaskFigures
-from msbench.store.gathered import gathered
-from msbench.store.ratios import Ratio
 from msbench.store.store import Store
 from msbench.store.tables import CaseRow, EvaluationRow, ProfileRow, TaskRow
 

@@ -1,0 +1,1 @@
+"""Whole databases: verified, merged, repaired, published, read as one."""

@@ -1,0 +1,1 @@
+"""The charts: built as figures for plotly, and drawn as still pictures."""
