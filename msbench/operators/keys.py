@@ -67,7 +67,7 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
 
 
 def _runs(rng: Any, name: str, count: int) -> Any:
-    """2 to 32 ascending runs, whose length is a power of two: who looks for a step down inside of tiles only finds none."""
+    """2 to 64 ascending runs, whose length is a power of two: who looks for a step down inside of tiles only finds none."""
     length = 2 ** max(0, count.bit_length() - 2 - rng.position(f"{name} run", 5))
     index, runs = rng.xp.arange(count), -(-count // length)
     rank = index % length * runs + index // length

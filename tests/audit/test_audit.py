@@ -255,7 +255,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
 def test_the_command_reports_and_records_without_source(collection: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = run(monkeypatch)
     assert done.exit_code == 1  # not all files are right
-    assert "| `r.cu` | relu/fp32 | yes | 1 of 1 | 1 of 1 | 5 of 5 | – | – |" in done.stdout
+    assert "| `r.cu` | relu/fp32 | yes | 1 of 1 | 1 of 1 | 6 of 6 | – | – |" in done.stdout
     assert re.search(r"Made by `msbench audit theirs --executor cpu --cases N=1024\+N=77 --seed \d+` on ", done.stdout)
     with Store("found.sqlite", read_only=True) as store:
         trials = store.trials(Study.AUDIT)
