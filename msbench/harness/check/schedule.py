@@ -40,7 +40,7 @@ BEYOND_ELEMENTS = 2**29
 FEW_SIZES = 20
 """An operator of one dimension that takes no more sizes than these within a limit, as powers of two, is tried on all of them."""
 
-_COSTLY_PATCHES = 2  # kinds of patches that are tried on large cases
+_COSTLY = 2  # of the patches, and of an operator's own distributions, are tried on large cases
 _ELEMENT_OPERATIONS = 16  # what drawing, referencing and comparing one element costs, roughly
 
 
@@ -185,9 +185,11 @@ def _beyond(op: Operator, rng: random.Random, largest: int) -> tuple[Case, ...]:
 
 
 def _costly(distributions: list[str]) -> list[str]:
-    """Those that are tried on large cases too: two of the patches; what these have not got is the same for all sizes, so one is enough of that.
+    """Those that are tried on large cases too: two of the patches, and two of the operator's own.
 
-    It is one of the operator's own, if it has any: a standard one shows less of what goes wrong with many elements.
+    Where it has none of its own, one of the standard ones, which show less of what goes wrong with many elements.
     """
-    alone = sorted((name for name in distributions if name not in PATCHES), key=STANDARD_DISTRIBUTIONS.__contains__)
-    return [name for name in distributions if name in PATCHES][:_COSTLY_PATCHES] + alone[:1]
+    patches = [name for name in distributions if name in PATCHES]
+    own = [name for name in distributions if name not in STANDARD_DISTRIBUTIONS]
+    others = [name for name in distributions if name not in (*PATCHES, *own)]
+    return patches[:_COSTLY] + (own[:_COSTLY] or others[:1])
