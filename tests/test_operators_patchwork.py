@@ -146,7 +146,8 @@ def test_among_scattered_patches_each_kind_is_there_once_and_hardly_ever_in_a_sa
 @given(seeds, st.integers(0, 10**5))
 def test_dotted_arrays_are_harmless_but_for_a_few_numbers(seed: int, size: int) -> None:
     x = draw(seed, (size,), "dotted")
-    assert min(size, 1) <= np.count_nonzero(x != np.rint(x)) <= dots(x) <= patchwork.DOTS
+    assert min(size, 1) <= dots(x) <= patchwork.DOTS
+    assert dots(x) <= np.count_nonzero(x != np.rint(x)) <= patchwork.DOTS  # a dot may be below 4
     assert len(np.unique(x)) <= 9 + patchwork.DOTS
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -140,8 +141,9 @@ def draw(
     array = rng.fill(name, shape, "float32", value)
     if dotted:
         dots = 1 + rng.position(f"{name} number of dots", min(DOTS, array.size))
-        places = rng.integers(f"{name} places", (dots,), 0, array.size)
-        array.reshape(-1)[places] = rng.floats(f"{name} dots", (dots,), "uniform") * xp.float32(_DOT)
+        ends = [array.size * part // dots for part in range(dots + 1)]  # one in each part: never two in one place
+        places = [end + rng.position(f"{name} dot {end}", until - end) for end, until in pairwise(ends)]
+        array.reshape(-1)[xp.asarray(places)] = rng.floats(f"{name} dots", (dots,), "uniform") * xp.float32(_DOT)
     return array
 
 
