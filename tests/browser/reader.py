@@ -60,6 +60,8 @@ class Reader:
         self.window.get("about:blank")
         self.window.get_log("browser"), self.window.get_log("performance")
         self.window.get(f"{self.built.as_uri()}/{page}")
+        # On a busy machine Chromium may come back before a page's scripts have run.
+        self.wait("location.protocol === 'file:' && document.readyState === 'complete'")
 
     def js(self, body: str, *arguments: Any) -> Any:
         return self.window.execute_script(body, *arguments)

@@ -179,6 +179,7 @@ def test_tabs_choose_the_precision_by_mouse_keyboard_and_address(reader: Reader)
     assert reader.js(shown) == ["bf16"]
     assert reader.draw_all() == 2
     reader.open("op/scale.html#bf16-versions")
+    reader.wait("!document.getElementById('fp32').offsetParent")
     assert reader.js(shown) == ["bf16"]
     assert 0 < reader.js("return document.getElementById('bf16-versions').getBoundingClientRect().top") < 400
 
