@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -182,6 +182,10 @@ class Operator:
     def outputs(self) -> tuple[Array, ...]:
         """The output arrays, in the order of the C prototype (after the inputs)."""
         return tuple(a for a in self.arrays if a.output)
+
+    def takes(self, dims: Mapping[str, int]) -> bool:
+        """Whether sizes within the dimensions' ranges go together."""
+        return self.valid is None or self.valid(**dims)
 
     @property
     def tasks(self) -> tuple[Task, ...]:

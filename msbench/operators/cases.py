@@ -68,7 +68,7 @@ def heldout(
         far = len(op.dims) > 1 and rng.random() < _FAR
         dims = tuple(_far(rng, op, max_elements) if far else _usual(rng, op, max_elements))
         case = Case(dims, Split.HELDOUT, rng.choice(op.distributions))
-        if elements(op, dict(dims)) > max_elements or not (op.valid is None or op.valid(**dict(dims))):
+        if elements(op, dict(dims)) > max_elements or not op.takes(dict(dims)):
             continue
         if accept is None or accept(case):
             drawn.setdefault(dims, vary(op, case, seed))
@@ -91,7 +91,7 @@ def nearly(op: Operator, case: Case, seed: int) -> Case | None:
                 size = max(dim.low, int(size * rng.uniform(1 - _UPPER, 1)) // 2 * 2 + (dim is not even))
             dims.append((name, size))
         fits = (1 - _UPPER) * most <= elements(op, dict(dims)) <= most and tuple(dims) != case.dims
-        if fits and (op.valid is None or op.valid(**dict(dims))):
+        if fits and op.takes(dict(dims)):
             return vary(op, replace(case, dims=tuple(dims), split=Split.HELDOUT), seed)
     return None
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from msbench.errors import SpecError
 
 NAMES = ("patchwork", "dotted", "scattered")
+OF_EVERY_KIND = ("patchwork", "scattered")
 
 LONGEST_RUN = 255
 FEWEST_RUNS = 16

@@ -321,7 +321,7 @@ def draw_dense(rng: Any, name: str, shape: tuple[int, ...], distribution: str) -
     """
     if len(shape) == 1:
         x = rng.floats(name, shape, numbers(distribution), kinds=patchwork.SMALL)
-        if distribution in ("patchwork", "scattered"):
+        if distribution in patchwork.OF_EVERY_KIND:
             x[rng.integers(f"{name} infinities", (-(-shape[0] // SELDOM),), 0, shape[0])] = rng.xp.inf
         return x
     return rng.floats(name, shape, numbers(distribution), axis=0, kinds=patchwork.TERMS)
@@ -335,7 +335,7 @@ def _values(rng: Any, shape: tuple[int, ...], distribution: str) -> Any:
 def _scattered_values(rng: Any, nnz: int, rows: int, distribution: str) -> Any:
     """Values whose neighbours are in any rows: in patches some are infinite, of one row in 64 at most, where X may be zero."""
     values = rng.floats("values", (nnz,), numbers(distribution), kinds=patchwork.FINITE)
-    if distribution in ("patchwork", "scattered"):
+    if distribution in patchwork.OF_EVERY_KIND:
         values[rng.integers("infinities", (-(-min(nnz, rows) // 64),), 0, nnz)] = rng.xp.inf
     return values
 

@@ -37,9 +37,7 @@ _BESIDE = (-1, 0, 1, 1, 1)  # where a tile's last column is missing, or one more
 _UNIFORM = 3 / 4  # of the cases: other inputs may hide what is wrong
 _LEAST_SHARE = 0.5  # beside 1 in the mean
 _TRIES = 60
-_IDLE_TRIES = (
-    8  # sizes of which nothing is computed, such as a stencil's without an inner point, are drawn again so often
-)
+_IDLE_TRIES = 8  # so often sizes are drawn again of which nothing is computed: a stencil's without an inner point
 _SMALL = 3  # a small window is one of so many
 
 
@@ -74,7 +72,7 @@ def _add(found: dict[tuple[tuple[str, int], ...], None], dims: dict[str, int] | 
 
 def _smallest(op: Operator) -> dict[str, int] | None:
     dims = {dim.name: dim.low for dim in op.dims}
-    return dims if op.valid is None or op.valid(**dims) else None
+    return dims if op.takes(dims) else None
 
 
 def _usual(rng: random.Random, op: Operator, number: int) -> dict[str, int] | None:
@@ -94,7 +92,7 @@ def _usual(rng: random.Random, op: Operator, number: int) -> dict[str, int] | No
         sizes = {dim.name: _size(rng, dim, limits[dim.name]) for dim in free}
         same = {dim.name: ranges[dim.low, dim.high].name if alike else dim.name for dim in others}
         dims = {dim.name: windows[dim.name] if dim in few else sizes[same[dim.name]] for dim in op.dims}
-        fits = (op.valid is None or op.valid(**dims)) and elements(op, dims) <= SQUARE_ELEMENTS
+        fits = op.takes(dims) and elements(op, dims) <= SQUARE_ELEMENTS
         if fits and (op.flops(**dims) or attempt >= _IDLE_TRIES):
             return dims
     return None
@@ -146,17 +144,15 @@ def _thin(rng: random.Random, op: Operator, long: Dim) -> dict[str, int] | None:
 
 def _lengthen(rng: random.Random, op: Operator, dims: dict[str, int], others: list[Dim]) -> None:
     """Doubles sizes until ``op`` takes them, one after the other, and no more than it takes: many entries need long rows or many, no wide operand."""
-    if op.valid is None or op.valid(**dims):
-        return
     short = dict(dims)
     for dim in rng.sample(others, len(others)):
-        while not op.valid(**dims) and dims[dim.name] < dim.high:
+        while not op.takes(dims) and dims[dim.name] < dim.high:
             dims[dim.name] = min(2 * max(1, dims[dim.name]), dim.high)
     for dim in others:
-        while op.valid(**dims) and dims[dim.name] > short[dim.name]:
+        while op.takes(dims) and dims[dim.name] > short[dim.name]:
             longer = dims[dim.name]
             dims[dim.name] = max(longer // 2, short[dim.name])
-            if not op.valid(**dims):
+            if not op.takes(dims):
                 dims[dim.name] = longer
                 break
 
@@ -176,7 +172,7 @@ def _least(op: Operator, long: Dim) -> int:
 
 def _shrink(rng: random.Random, op: Operator, dims: dict[str, int], free: list[Dim], most: int) -> bool:
     """Draws some of the sizes anew, smaller, until all elements fit; whether they do, and ``op`` takes such sizes."""
-    if not (op.valid is None or op.valid(**dims)):
+    if not op.takes(dims):
         return False
     while elements(op, dims) > most:
         longer = [dim for dim in free if dims[dim.name] > dim.low]
@@ -184,7 +180,7 @@ def _shrink(rng: random.Random, op: Operator, dims: dict[str, int], free: list[D
             return False
         dim = rng.choice(longer)
         dims[dim.name] = _size(rng, dim, dims[dim.name] // 2)
-    return op.valid is None or op.valid(**dims)
+    return op.takes(dims)
 
 
 def _in_part(rng: random.Random, dim: Dim, part: tuple[int, int]) -> int:
