@@ -204,6 +204,8 @@ class CudaExecutor:
             ) from error
         if self._beside is None:
             self._resources.enter_context(gpu_lock(self.gpu.uuid, waiting=lambda text: print(text, file=sys.stderr)))
+        else:
+            gpus.sleep_while_waiting(self.gpu.index)
         try:
             cupy.cuda.Device(self.gpu.index).use()
             cupy.cuda.runtime.deviceSynchronize()

@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from msbench.errors import DeviceError
 
 # CUdevice_attribute in cuda.h.
 _MULTIPROCESSORS, _L2_BYTES, _MAJOR, _MINOR = 16, 38, 75, 76
+_BLOCKING_SYNC = 4  # CU_CTX_SCHED_BLOCKING_SYNC
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,18 @@ def gpus() -> tuple[Gpu, ...]:
     if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
         return ()
     return tuple(_gpu(cuda, index) for index in range(count.value))
+
+
+def sleep_while_waiting(index: int) -> None:
+    """Have this process's threads sleep while they wait for a GPU, in a context that is made later: others need the cores.
+
+    The default is to spin, which hears some 20 µs sooner that work has ended. Where the driver refuses, it stays so.
+    """
+    with suppress(OSError):
+        cuda = ctypes.CDLL("libcuda.so.1")
+        device = ctypes.c_int()
+        if not cuda.cuInit(0) and not cuda.cuDeviceGet(ctypes.byref(device), index):
+            cuda.cuDevicePrimaryCtxSetFlags_v2(device, _BLOCKING_SYNC)
 
 
 def choose(wanted: str | None, found: tuple[Gpu, ...] | None = None) -> Gpu:

@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from msbench.harness.spans import span
+
 DRIFT_LIMIT = 0.02
 """How far apart the SM clocks of one measurement may lie, relative to their median; an H200's steps are 0.8 %."""
 
@@ -63,7 +65,8 @@ class Telemetry:
 
     def sample(self) -> None:
         """Look now."""
-        self._readings.append(self.read())
+        with span("telemetry"):
+            self._readings.append(self.read())
 
     def forget(self) -> None:
         """Start over."""
