@@ -39,12 +39,13 @@ def drop_superseded(store: Store) -> dict[str, int]:
       runs' steps and of the others the newest each, since only the others rank versions,
     - the newest profile of a version on a case,
     - of a shipped version that was replaced, the verdict and not the times, but for those in sessions of runs: it is ranked no more,
+    - of what is kept for its times alone, those and the checks on the cases that it was timed on,
     - what a run's steps point to, with what was timed beside it, and the original of what repeats a record.
 
     So every figure of ``figures.figures`` stays as it is. Of trials the newest recordings are kept (``figures.proofs``).
     """
     with store.session() as session:
-        kept, untimed = _needed(session)
+        kept, untimed, timed_only = _needed(session)
         evaluations = set(session.exec(select(EvaluationRow.id))) - kept
     trials = _trials(store)
     with store.writing() as session:
@@ -52,6 +53,7 @@ def drop_superseded(store: Store) -> dict[str, int]:
             table_of(model).name: _delete(session, model, "evaluation_id", evaluations | gone)
             for model, gone in ((CheckRow, set()), (MeasurementRow, untimed), (ProfileRow, untimed), (RecordRow, set()))
         }
+        counts["check"] += _delete(session, CheckRow, "id", _of_untimed_cases(session, timed_only))
         counts["evaluation"] = _delete(session, EvaluationRow, "id", evaluations)
         tried = {
             id
@@ -73,8 +75,17 @@ def _delete(session: Session, model: type[SQLModel], column: str, values: Iterab
     return count
 
 
-def _needed(session: Session) -> tuple[set[str], set[str]]:
-    """The ids of the evaluations that are kept, and of those among them whose times are not: they tell whether a version is right."""
+def _of_untimed_cases(session: Session, evaluations: set[str]) -> list[str]:
+    """The passed checks of these on cases that they have no measurement of."""
+    timed = set(session.exec(select(MeasurementRow.evaluation_id, MeasurementRow.case_id)))
+    query = select(CheckRow.id, CheckRow.evaluation_id, CheckRow.case_id).where(CheckRow.passed)
+    return [id for id, *of in session.exec(query) if of[0] in evaluations and tuple(of) not in timed]
+
+
+def _needed(session: Session) -> tuple[set[str], set[str], set[str]]:
+    """The ids of the evaluations that are kept; of those among them whose times are not, which tell whether a version is right; and
+    of those that only tell times, since a newer one tells that.
+    """
     evaluations = list(
         session.exec(select(EvaluationRow).order_by(col(EvaluationRow.started_at), col(EvaluationRow.id)))
     )
@@ -88,8 +99,9 @@ def _needed(session: Session) -> tuple[set[str], set[str]]:
     needed |= set(_profiled(session)) - replaced
     judging = set(_judging(session, evaluations))
     kept = needed | judging
-    kept |= {one.recorded_from for one in evaluations if one.id in kept and one.recorded_from}
-    return kept, (kept - needed) & replaced
+    originals = {one.recorded_from for one in evaluations if one.id in kept and one.recorded_from}
+    kept |= originals
+    return kept, (kept - needed) & replaced, needed - judging - stories - originals
 
 
 def _replaced(session: Session, of_runs: set[str]) -> set[str]:

@@ -7,6 +7,7 @@ It is an SQLite file too, with the same tables and column names, and differs in 
 - the long texts of a column are compressed together, about 1 MiB of them at a time: the first is the letter ``x`` and an xz
   stream of them all, a JSON list, and ``+`` stands for each of the others, in the order of their rows,
 - a long value that an earlier row has in the same column is ``=`` and that row's key,
+- of a case NULL stands for what its name tells: dimensions, scalars and distribution,
 - the checks of an evaluation, and the trials of one recording, are one row of a table of its own (``check_packed``): the
   ``rows`` are such a text, JSON, an object of lists, one a column; the ``ids`` are the first 4 bytes of each id, which follows
   from the content, and tell a changed row,
@@ -32,13 +33,23 @@ from sqlmodel import SQLModel
 
 from msbench.errors import IntegrityError
 from msbench.store.identity import content_id, table_of
-from msbench.store.tables import TABLES, CheckRow, LedgerRow, MigrationRow, NotesRow, RecordRow, StepRow, TrialRow
+from msbench.store.tables import (
+    TABLES,
+    CaseRow,
+    CheckRow,
+    LedgerRow,
+    MigrationRow,
+    NotesRow,
+    RecordRow,
+    StepRow,
+    TrialRow,
+)
 from msbench.store.views import VIEWS
 
-FORMAT = 5
+FORMAT = 6
 """``PRAGMA user_version`` of a packed file; an ordinary one has 0.
 
-In one with 1 no value refers to another row's, in one with 2 streams have no dictionary and ids are whole, in one with 3 only
+Up to 5 a case has all that its name tells, too. In one with 1 no value refers to another row's, in one with 2 streams have no dictionary and ids are whole, in one with 3 only
 texts of 120 characters and more refer, and up to 4 each long text is the letter ``z`` and a zlib stream, whose dictionary is the
 last 32 KiB of the long texts before it in its column.
 """
@@ -282,6 +293,17 @@ def _repeats(value: Any) -> bool:
     )
 
 
+def _told(model: type[SQLModel], row: Mapping[str, Any]) -> dict[str, str]:
+    """What a case's name tells, by its other columns; of rows that have no such name nothing."""
+    if model is not CaseRow:
+        return {}
+    parts = [part.partition("=") for part in row["name"].split(",")]
+    dims = [f'"{name}":{value}' for name, _, value in parts if value.isdecimal()]
+    scalars = [f'"{name}":{value}' for name, _, value in parts if value and not value.isdecimal()]
+    distribution = next((name for name, equals, _ in parts if not equals), "uniform")
+    return {"dims": f"{{{','.join(dims)}}}", "scalars": f"{{{','.join(scalars)}}}", "distribution": distribution}
+
+
 # ------------------------------------------------------------------ rows
 
 
@@ -316,12 +338,13 @@ def _plain(model: type[SQLModel], rows: Sequence[Mapping[str, Any]], all_keys: K
     table = table_of(model)
     keyed = model in _keyed()
     own: list[list[int]] = [[all_keys[table.name][row["id"]]] if keyed else [] for row in rows]
+    told = [_told(model, row) for row in rows]
     columns = []
     for column in table.columns:
         firsts: dict[Any, bytes] = {}
         stored = []
-        for row, key in zip(rows, own, strict=True):
-            value = row[column.name]
+        for row, key, known in zip(rows, own, told, strict=True):
+            value = row[column.name] if row[column.name] != known.get(column.name) else None
             repeats = keyed and _repeats(value)
             stored.append(firsts[value] if repeats and value in firsts else _stored(column, value, all_keys))
             if repeats:
@@ -380,6 +403,7 @@ def _unpacked(
     if keyed:
         pairs = source.execute(f'SELECT "key", id FROM "{table.name}"')
         ids[table.name] = {key: _id(id) for key, id in pairs}
+    names = [column.name for column in table.columns]
     ways = [_way(column, ids, _Texts()) for column in table.columns]
     there = {name for _, name, *_ in source.execute(f'PRAGMA table_info("{table.name}")')}
     lacked = _LATER_COLUMNS.get(model, frozenset()) - there
@@ -395,6 +419,8 @@ def _unpacked(
             values[place] = ways[place](value)
             if keyed and _repeats(values[place]):
                 long[place, b"=%d" % row[0]] = values[place]
+        if None in values and (told := _told(model, dict(zip(names, values, strict=True)))):
+            values = [told.get(name) if value is None else value for name, value in zip(names, values, strict=True)]
         yield tuple(values)
 
 

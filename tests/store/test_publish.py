@@ -163,6 +163,23 @@ def test_a_case_that_nothing_refers_to_goes(store: Store) -> None:
     assert drop_superseded(store)["case"] == 1
 
 
+def test_what_is_kept_for_its_times_has_the_checks_of_the_cases_that_it_was_timed_on(store: Store) -> None:
+    op = operator()
+    naive, first, second = candidate(op, "naive", Origin.NAIVE), candidate(op, "a"), candidate(op, "b")
+    for at, ours in ((1.0, first), (2.0, second)):
+        for one in measured(op, {naive: 0.2, ours: 0.5}, at=at, seed=int(at)):
+            hidden = replace(one.checks[0], case=Case((("N", 77),), Split.HELDOUT))
+            store.add_evaluation(op, replace(one, checks=(*one.checks, hidden)))
+    every = len(store.evaluation(store.evaluations(first.id)[0].id).checks)
+    assert drop_superseded(store) == {"check": 1}
+    checked = {
+        version.label: [len(store.evaluation(one.id).checks) for one in store.evaluations(version.id)]
+        for version in (naive, first, second)
+    }
+    assert checked == {"naive": [every - 1, every], "a": [every], "b": [every]}
+    assert integrity.check(store) == []
+
+
 def test_of_trials_the_newest_recording_stays(store: Store) -> None:
     store.add_device(GPU)
     store.add_trials([factories.trial(at=0), factories.trial(at=1)])
@@ -200,6 +217,38 @@ def test_what_a_row_repeats_is_stored_once(tmp_path: Path) -> None:
     assert (len(first) > 64, second) == (True, b"=1")
     with Store.snapshot(target) as there:
         assert content(there) == meant
+
+
+def test_of_a_case_only_what_its_name_does_not_tell_is_stored(told_file: Path, tmp_path: Path) -> None:
+    """Nor is it in files of up to format 5, which have it all."""
+    target = tmp_path / "published.sqlite"
+    with Store(told_file) as store:
+        (timed,) = measured(OP, {VERSIONS[0]: 0.4}, at=100.0)
+        sizes = (("N", 77),)
+        for case in (
+            Case(sizes, Split.HELDOUT, "spiked", (("a", 0.25), ("b", 7.0))),
+            Case(sizes, Split.HELDOUT, "uniform", (("a", 1e20), ("b", -7.0))),
+        ):
+            store.add_evaluation(OP, replace(timed, checks=(*timed.checks, replace(timed.checks[0], case=case))))
+    publish(target, [told_file])
+    with Store.snapshot(told_file) as meant:
+        drop_superseded(meant)
+        whole = content(meant)
+        with meant.raw() as raw:
+            columns = {
+                bytes.fromhex(id): row for id, *row in raw.execute('SELECT id, dims, scalars, distribution FROM "case"')
+            }
+    with Store.snapshot(target) as there:
+        assert content(there) == whole
+    with sqlite3.connect(target) as file:
+        query = 'SELECT name, dims, scalars, distribution FROM "case" WHERE coalesce(dims, scalars, distribution) IS NOT NULL'
+        assert file.execute(query).fetchall() == [("N=77,a=1e20,b=-7.0", None, '{"a":1e+20,"b":-7.0}', None)]
+        for id, row in columns.items():
+            file.execute('UPDATE "case" SET dims = ?, scalars = ?, distribution = ? WHERE id = ?', (*row, id))
+        file.execute("PRAGMA user_version=5")
+    file.close()
+    with Store.snapshot(target) as there:
+        assert content(there) == whole
 
 
 def test_publishing_again_gives_the_same_bytes_and_new_rows_come_last(told_file: Path, tmp_path: Path) -> None:
