@@ -48,7 +48,7 @@ def gpus() -> tuple[Gpu, ...]:
 def sleep_while_waiting(index: int) -> None:
     """Have this process's threads sleep while they wait for a GPU, in a context that is made later: others need the cores.
 
-    The default is to spin, which hears some 20 µs sooner that work has ended. Where the driver refuses, it stays so.
+    The default is to spin, which hears sooner that work has ended. Where the driver refuses, it stays so.
     """
     with suppress(OSError):
         cuda = ctypes.CDLL("libcuda.so.1")

@@ -49,9 +49,9 @@ from msbench.store.views import VIEWS
 FORMAT = 6
 """``PRAGMA user_version`` of a packed file; an ordinary one has 0.
 
-Up to 5 a case has all that its name tells, too. In one with 1 no value refers to another row's, in one with 2 streams have no dictionary and ids are whole, in one with 3 only
-texts of 120 characters and more refer, and up to 4 each long text is the letter ``z`` and a zlib stream, whose dictionary is the
-last 32 KiB of the long texts before it in its column.
+In one with 1 no value refers to another row's, in one with 2 streams have no dictionary and ids are whole, in one with 3 only
+texts of 120 characters and more refer, up to 4 each long text is the letter ``z`` and a zlib stream, whose dictionary is the
+last 32 KiB of the long texts before it in its column, and up to 5 a case has what its name tells, too.
 """
 
 _LONG = 120

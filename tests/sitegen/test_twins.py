@@ -61,3 +61,15 @@ def test_only_the_tables_of_a_version_have_its_times_on_other_inputs(tmp_path: P
     assert TWIN.id not in "".join(re.findall("<figure.*?</figure>", text, re.DOTALL))
     [table] = re.findall('<h3 id="?twins.*?</table>', text, re.DOTALL)
     assert text.count(TWIN.id) == table.count(TWIN.id) == 1
+
+
+@pytest.mark.parametrize("hot", [True, False])
+def test_there_is_a_column_of_hot_times_where_there_are_any(tmp_path: Path, hot: bool) -> None:
+    with Store(":memory:") as store:
+        for one in make.measured(OP, {NAIVE: 0.2}, cases=(*OP.cases, TWIN)):
+            timed = one.measurements if hot else tuple(replace(m, hot_ns=None) for m in one.measurements)
+            store.add_evaluation(OP, replace(one, measurements=timed))
+        [version] = Site(store).versions.values()
+        sitegen.build(store, tmp_path / "site")
+    text = (tmp_path / "site" / version.href).read_text("utf-8")
+    assert len(re.findall(r"<th[^>]*>hot\b", text)) == 2 * hot

@@ -220,7 +220,7 @@ def test_what_a_row_repeats_is_stored_once(tmp_path: Path) -> None:
 
 
 def test_of_a_case_only_what_its_name_does_not_tell_is_stored(told_file: Path, tmp_path: Path) -> None:
-    """Nor is it in files of up to format 5, which have it all."""
+    """A file of format 5, which has all of it, is read like one."""
     target = tmp_path / "published.sqlite"
     with Store(told_file) as store:
         (timed,) = measured(OP, {VERSIONS[0]: 0.4}, at=100.0)
