@@ -73,7 +73,8 @@ def bound(xp, u, out, A, N, P):
     if P == 1:
         return xp.full(1, bounds.EITHER_ZERO)
     power = powers(xp, A, P)
-    error = cache(lambda i, j: bounds.product(xp, power[i], power[j]))  # chains share products
+    left, right = ([bounds.Factor(xp, one, axis) for one in power] for axis in (-1, 0))
+    error = cache(lambda i, j: bounds.product(xp, left[i], right[j]))  # chains share products
     largest = 0.0
     for chain in chains(P):
         largest = xp.maximum(largest, chain_error(xp, u, power, chain, P, error))

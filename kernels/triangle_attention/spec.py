@@ -163,11 +163,14 @@ def bound(xp, u, out, q, k, v, mask, B, H, S, D):
     found, y = sums(xp, q, k, v, mask, B, H, S, D), out["y"]
     all_weights = some(xp, found.weights)
     n = xp.arange(1, S + 1, dtype="float64")[:, None]
-    # Weights change from key to key as k does. Where neighbours are alike, so are the roundings of a sum.
+    # Weights change from key to key as k does. Where neighbours are alike, so are the roundings of a sum. Of short sums all
+    # are counted anyway, so rows are looked at in a few blocks.
     keys, products = xp.empty((B, H, S, D)), xp.empty((B, H, S, D))
-    for rows in blocks(B, H, S, D):
-        keys[:, :, rows] = bounds.alike(xp, k[:, :, : rows.stop], axis=2)[:, :, None]
-        products[:, :, rows] = keys[:, :, rows] * bounds.alike(xp, v[:, :, : rows.stop], axis=2)[:, :, None]
+    step = -(-S // bounds.PARTIAL_SUMS)
+    for start in range(0, S, step):
+        rows, seen = slice(start, start + step), slice(start + step)
+        keys[:, :, rows] = bounds.alike(xp, k[:, :, seen], axis=2)[:, :, None]
+        products[:, :, rows] = keys[:, :, rows] * bounds.alike(xp, v[:, :, seen], axis=2)[:, :, None]
     # Twice the terms: a running maximum rescales the sum as often as it adds.
     factor = xp.maximum(bounds.probabilistic(2) * xp.sqrt(n), 2 * bounds.FP32_ROUNDOFF * n * products)
     rounding = factor * (found.partial + xp.sqrt(found.squares))
