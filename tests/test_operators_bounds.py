@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msbench import operators
 from msbench.bounds import FP32_ROUNDOFF, absorbed, alike, probabilistic, product
 from msbench.harness.check.compare import compare, expect, expected, outliers, prepare, touch
-from msbench.harness.check.schedule import work
+from msbench.harness.check.cost import work
 from msbench.harness.inputs import Draw, generate
 from msbench.operators import patchwork
 from msbench.spec import Case, Operator, Precision, Split, Task

@@ -18,7 +18,7 @@ from msbench.archive.union import check_files
 from msbench.cli import app
 from msbench.errors import SpecError
 from msbench.figures.proofs import proofs
-from msbench.harness.check.schedule import work
+from msbench.harness.check.cost import work
 from msbench.model import Fault, Study
 from msbench.operators.mutants import FILE, Mutant
 from msbench.spec import Case, Operator, Precision, Split, Task

@@ -20,7 +20,8 @@ from msbench.errors import UnknownNameError, UnsupportedError, WorkerError
 from msbench.harness.arena import Layout
 from msbench.harness.build.compiler_output import named_after
 from msbench.harness.check.case import VARIANTS, CaseCheck, fault_of
-from msbench.harness.check.schedule import EXTRA_LIMIT, EXTRA_SHARE, HELDOUT_ELEMENTS, work
+from msbench.harness.check.cost import work
+from msbench.harness.check.schedule import EXTRA_LIMIT, EXTRA_SHARE, HELDOUT_ELEMENTS
 from msbench.harness.inputs import generate
 from msbench.harness.protocols import CountsMemory, Executor, Runner
 from msbench.model import BuildResult, Candidate, Failure, Fault, Origin

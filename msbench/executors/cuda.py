@@ -37,11 +37,12 @@ from msbench.harness.arena import Arena, Layout
 from msbench.harness.build import compile as building
 from msbench.harness.build import toolchain
 from msbench.harness.check.case import POISONS
+from msbench.harness.check.cost import module, within_reach
 from msbench.harness.check.schedule import suspects
 from msbench.harness.digest import harness_digest
 from msbench.harness.gpu_memory import MemoryWatch
 from msbench.harness.inputs import generate
-from msbench.harness.protocols import Plan, Runner
+from msbench.harness.protocols import ONLY_TURN, Plan, Runner, Turn
 from msbench.harness.sandbox.process import WorkerProcess
 from msbench.harness.spans import span
 from msbench.model import (
@@ -127,6 +128,7 @@ class CudaExecutor:
         sanitizes: bool = False,
     ) -> None:
         self.sanitizes = sanitizes
+        self.turn: Turn = ONLY_TURN
         self.gpu = gpu
         self.toolchain = tools
         self.arch = toolchain.architecture(gpu.capability)
@@ -380,6 +382,11 @@ class CudaExecutor:
 
     # ------------------------------------------------------------------ measuring
 
+    def take(self, *, alone: bool) -> None:
+        """See ``protocols.Turn``: what this one has begun is finished before it is anybody else's."""
+        self._finish_own_work()
+        self.turn.take(alone=alone)
+
     def measure(self, problem: Problem, runners: Sequence[Runner], plan: Plan) -> list[Measurement]:
         """See ``protocols.Executor``."""
         subjects = [runner for runner in runners if isinstance(runner, GpuRunner)]
@@ -391,13 +398,16 @@ class CudaExecutor:
         sets = range(_INPUT_SETS if layout.nbytes * _INPUT_SETS <= _SETS_LIMIT else 1)
         trusted = [plan.trusted and s.candidate.origin in (Origin.NAIVE, Origin.LIBRARY) for s in subjects]
         suspicious = [suspects(op, replace(plan, trusted=one), case) for one in trusted]
+        xp = module(problem, self.xp)
         with ExitStack() as memory:
             memory.callback(pool.shrink, self.xp)  # what is verified afterwards takes some
-            arenas = [memory.enter_context(self.arena(layout)) for _ in sets]
+            memory.callback(self.take, alone=False)
+            arenas = [memory.enter_context(within_reach(self.arena(layout), xp)) for _ in sets]
             with span("inputs"):
                 for number, arena in enumerate(arenas):
-                    arena.write_inputs(generate(problem, plan.seed + number, self.xp))
-                arena.poison(POISONS[0])  # a call sees around its arrays what it sees when it is checked
+                    arena.write_inputs(generate(problem, plan.seed + number, xp))
+                    arena.poison(POISONS[0])  # a call sees around its arrays what it sees when it is checked
+                    arena.send()
             workspace = self._memory.take(_LENT_WORKSPACE)
             memory.callback(self._give_back, workspace)
             pool.shrink(self.xp)
@@ -413,18 +423,20 @@ class CudaExecutor:
             )
             return timing.measure_group(
                 [WholeCalls(subject) for subject in subjects] if plan.whole_calls else subjects,
-                Job.of(op, case, arenas, poison=True, workspace=workspace),
+                Job.of(op, case, [arena.there for arena in arenas], poison=True, workspace=workspace),
                 case,
                 settings,
                 Verifier(
                     problem,
                     arenas,
                     plan.seed,
-                    self.xp,
+                    xp,
                     draw=partial(secrets.randbits, 64),
                     permuted=not plan.whole_calls,
+                    turn=self,
                 ),
                 self._nvml.telemetry(),
+                turn=self,
             )
 
     def _group_id(self, case: Case, subjects: Sequence[GpuRunner]) -> str:

@@ -158,6 +158,17 @@ class Arena:
         self.handle = handle
         self._release = release
 
+    @property
+    def there(self) -> Arena:
+        """Where the candidate's process reaches it: here, unless this is a ``Mirror``."""
+        return self
+
+    def send(self) -> None:
+        """Have it ``there`` as it is here."""
+
+    def fetch(self) -> None:
+        """Have it here as it is ``there``."""
+
     def raw(self, name: str) -> Any:
         """An array's bytes: a uint8 view."""
         slot = self.layout[name]
@@ -238,6 +249,29 @@ class Arena:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class Mirror(Arena):
+    """A device's arena, written and looked at in the host's memory: all of it is copied, there and back."""
+
+    def __init__(self, there: Arena) -> None:
+        memory = np.empty(there.buffer.size + ALIGNMENT, dtype=np.uint8)
+        start = -memory.ctypes.data % ALIGNMENT
+        super().__init__(there.layout, memory[start : start + there.buffer.size], np, release=there.close)
+        self._there = there
+
+    @property
+    def there(self) -> Arena:
+        """The device's."""
+        return self._there
+
+    def send(self) -> None:
+        """See ``Arena``."""
+        self._there.buffer.set(self.buffer)
+
+    def fetch(self) -> None:
+        """See ``Arena``."""
+        self._there.buffer.get(out=self.buffer)
 
 
 def as_bytes(array: Any) -> Any:

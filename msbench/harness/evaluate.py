@@ -17,7 +17,8 @@ from typing import Self
 from msbench.errors import DeviceFull, WorkerError
 from msbench.harness import measuring, profiling
 from msbench.harness.check.case import CaseCheck
-from msbench.harness.check.schedule import ALIGNED, Scheduled, schedule, work
+from msbench.harness.check.cost import work
+from msbench.harness.check.schedule import ALIGNED, Scheduled, schedule
 from msbench.harness.digest import harness_digest
 from msbench.harness.entry import Entry, end_processes
 from msbench.harness.gpu_memory import memory_for
@@ -48,7 +49,6 @@ from msbench.model import (
 from msbench.spec import Case, Operator, Problem, Task
 
 Build = Callable[[Operator, Candidate], BuildResult]
-Room = Callable[[Problem], AbstractContextManager[object]]
 
 __all__ = ["Checks", "Executor", "Plan", "Progress", "Remembers", "Runner", "evaluate"]
 
@@ -100,13 +100,13 @@ class Group:
         *,
         progress: Progress | None = None,
         build: Build | None = None,
-        room: Room | None = None,
+        room: measuring.Room | None = None,
         spans: Spans | None = None,
     ) -> None:
         """
         Args:
             build: in place of the executor's own, where builds were begun earlier.
-            room: entered for each case that is checked, where others are checked at the same time.
+            room: entered for each case that is checked or measured, where others are at the same time.
             spans: told where the time goes.
         """
         self.executor = executor
@@ -114,7 +114,8 @@ class Group:
         self.plan = plan
         self.progress = progress or _Silence()
         self._build_one = build or executor.build
-        self._room = room
+        self._among_others = room is not None
+        self._room = room or _no_others
         self._recording = spans.recording if spans else _unrecorded
         self._entries = [Entry(candidate) for candidate in candidates]
 
@@ -143,7 +144,7 @@ class Group:
     @contextmanager
     def _compiling(self) -> Iterator[None]:
         """Have compiled meanwhile what checks run, unless others are checked at the same time: it was compiled for all then."""
-        if self._room or not isinstance(self.executor, Compiles):
+        if self._among_others or not isinstance(self.executor, Compiles):
             yield
             return
         pool = ThreadPoolExecutor(1, thread_name_prefix="msbench-compiling")
@@ -175,7 +176,7 @@ class Group:
 
     def _finish(self, command: str) -> list[Evaluation]:
         if self.plan.measure and self.executor.measures:
-            measuring.measure(self.executor, self.task, self.plan, self._entries, self.progress)
+            measuring.measure(self.executor, self.task, self.plan, self._entries, self.progress, self._room)
             if self.plan.profile:
                 end_processes(self._entries)  # no runner may disturb a profiler, nor hold memory that it needs
                 profiling.profile(self.executor, self.task, self.plan, self._entries, self.progress)
@@ -233,8 +234,7 @@ class Group:
                 continue
             problem = self.task.at(item.case)
             check = CaseCheck(self.executor, problem, self.plan.seed)
-            room = self._room(problem) if self._room else nullcontext()
-            with room, memory_for("check", self.executor, problem), check:
+            with self._room(problem), memory_for("check", self.executor, problem), check:
                 for entry, one in asked:
                     self._check_one(entry, check, one)
             self.progress.advanced(done, len(planned), item.case.id)
@@ -264,7 +264,7 @@ class Group:
                 entry.fail(Stage.CHECK, failure)
         if not entry.alive and entry.runner is not None:
             entry.runner.close()  # its memory is the others'
-        if self._room and entry.failure and entry.failure.fault is Fault.OUT_OF_MEMORY:
+        if self._among_others and entry.failure and entry.failure.fault is Fault.OUT_OF_MEMORY:
             raise DeviceFull(f"{entry.name}: {entry.failure.message}")  # others may have taken it: once more, alone
 
     def _is_trusted(self, entry: Entry, item: Scheduled) -> bool:
@@ -305,6 +305,10 @@ class Group:
             if entry.failure is not None:
                 entry.notes.append(f"So is the check: {entry.failure.message}")
                 entry.status, entry.failure, entry.checks = stored.status, stored.failure, list(stored.checks)
+
+
+def _no_others(_problem: Problem) -> AbstractContextManager[object]:
+    return nullcontext()
 
 
 def _unrecorded(_phase: str) -> AbstractContextManager[object]:

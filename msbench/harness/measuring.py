@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from msbench import roofline
 from msbench.harness import sessions as sittings
-from msbench.harness.check.schedule import work
+from msbench.harness.check.cost import work
 from msbench.harness.entry import Entry, open_anew
 from msbench.harness.gpu_memory import memory_for
 from msbench.harness.protocols import Executor, Plan, Prepares, Progress
@@ -17,8 +18,13 @@ from msbench.model import Failure, Fault, Measurement, Origin, Stage
 from msbench.spec import Case, Problem, Task
 from msbench.statistics import median
 
+Room = Callable[[Problem], AbstractContextManager[object]]
+"""What is entered for each case."""
 
-def measure(executor: Executor, task: Task, plan: Plan, entries: Sequence[Entry], progress: Progress) -> None:
+
+def measure(
+    executor: Executor, task: Task, plan: Plan, entries: Sequence[Entry], progress: Progress, room: Room
+) -> None:
     """Measure the versions still alive against each other, on each case of the plan; one that fails stops there.
 
     The first session uses the processes in which they were checked, where those still exist.
@@ -30,7 +36,7 @@ def measure(executor: Executor, task: Task, plan: Plan, entries: Sequence[Entry]
     parts: dict[Case, list[dict[int, Measurement]]] = {}
     open_anew(executor, op, [entry for entry in entries if entry.alive and not entry.runner])
     for done, case in enumerate(cases, 1):
-        parts[case] = [_measure_group(executor, task.at(case), plan, entries)]
+        parts[case] = [_measure_group(executor, task.at(case), plan, entries, room)]
         progress.advanced(done, len(cases), case.id)
     numbers = {case: sittings.number_for(list(found.values()), plan.sittings) for case, (found,) in parts.items()}
     number = 2
@@ -38,7 +44,7 @@ def measure(executor: Executor, task: Task, plan: Plan, entries: Sequence[Entry]
         session_began = time.perf_counter()
         open_anew(executor, op, [entry for entry in entries if entry.alive])
         for case in again:
-            parts[case].append(_measure_group(executor, task.at(case), plan, entries))
+            parts[case].append(_measure_group(executor, task.at(case), plan, entries, room))
         progress.advanced(number, max(numbers.values()), f"{len(again)} cases, in new processes")
         if plan.settle_s and number == plan.sittings:
             numbers |= {case: sittings.number_needed(_whole(parts[case])) for case in again}
@@ -66,7 +72,7 @@ def _whole(sat: Sequence[dict[int, Measurement]]) -> list[list[Measurement]]:
 
 
 def _measure_group(
-    executor: Executor, problem: Problem, plan: Plan, entries: Sequence[Entry]
+    executor: Executor, problem: Problem, plan: Plan, entries: Sequence[Entry], room: Room
 ) -> dict[int, Measurement]:
     """The measurement of each entry that is alive, by its number; what fails stops there."""
     case = problem.case
@@ -74,10 +80,10 @@ def _measure_group(
     if not group:
         return {}
     runners = [entry.runner for entry in group.values() if entry.runner is not None]
-    start = time.perf_counter()
-    with memory_for("measure", executor, problem), span("judge rounds"):
+    with room(problem), memory_for("measure", executor, problem), span("judge rounds"):
+        start = time.perf_counter()
         measurements = executor.measure(problem, runners, plan)
-    seconds = time.perf_counter() - start
+        seconds = time.perf_counter() - start
     found = {}
     for (number, entry), measured in zip(group.items(), measurements, strict=True):
         found[number] = measurement = _possible(executor, problem, measured)

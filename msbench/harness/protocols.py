@@ -217,6 +217,29 @@ class Foresees(Protocol):
         """Inside, each is made ready for one ``open``; what is not used by the end is dropped."""
 
 
+class Turn(Protocol):
+    """Whose turn it is on a device on which several tasks are measured."""
+
+    def take(self, *, alone: bool) -> None:
+        """Wait until nobody else is at work on the device (``alone``), or nobody alone; be at work until the next turn."""
+
+
+class _OnlyTurn:
+    def take(self, *, alone: bool) -> None:
+        pass
+
+
+ONLY_TURN: Turn = _OnlyTurn()
+"""That of a task beside which no other is measured."""
+
+
+@runtime_checkable
+class TakesTurns(Protocol):
+    """An executor that times with the device to itself, and does the rest of what ``measure`` does beside others."""
+
+    turn: Turn
+
+
 @runtime_checkable
 class Compiles(Protocol):
     """An executor that compiles what checks run on the device besides kernels, which takes longer than a check."""

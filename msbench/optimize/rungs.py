@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from msbench import roofline
-from msbench.harness.check.schedule import work
+from msbench.harness.check.cost import work
 from msbench.harness.evaluate import Checks, Plan
 from msbench.model import Ceilings, Evaluation
 from msbench.optimize.comparison import times_ns

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from msbench.errors import DeviceFull, SpecError, UnsupportedError, WorkerError
 from msbench.harness.check.case import CaseCheck, fault_of
-from msbench.harness.check.schedule import work
+from msbench.harness.check.cost import work
 from msbench.harness.protocols import Executor, Foresees, Progress, Runner
 from msbench.model import BuildResult, Candidate, Failure, Fault, Origin
 from msbench.operators import Mutant

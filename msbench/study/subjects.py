@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from msbench import operators
 from msbench.errors import MsbenchError
-from msbench.harness.check.schedule import work
+from msbench.harness.check.cost import work
 from msbench.model import Candidate, Origin
 from msbench.spec import Case, Task
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -170,3 +170,42 @@ class FakeExecutor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class DeviceBuffer:
+    """What an arena has on a device: the host reaches it by copies of the whole alone."""
+
+    dtype, ndim = np.dtype(np.uint8), 1
+
+    def __init__(self, memory: Any) -> None:
+        self.memory = memory
+        self.size = memory.size
+        self.data = SimpleNamespace(ptr=memory.ctypes.data)
+
+    def set(self, values: Any) -> None:
+        self.memory[...] = values
+
+    def get(self, out: Any) -> None:
+        out[...] = self.memory
+
+
+@dataclass
+class DeviceExecutor(FakeExecutor):
+    """One whose arenas the host can't look into."""
+
+    xp: Any = field(default_factory=lambda: SimpleNamespace(__name__="cupy"))
+
+    def arena(self, layout: Layout) -> Arena:
+        memory = np.zeros(layout.nbytes + ALIGNMENT, dtype=np.uint8)
+        start = -memory.ctypes.data % ALIGNMENT
+        self.arenas.append(Arena(layout, DeviceBuffer(memory[start : start + layout.nbytes]), self.xp))
+        return self.arenas[-1]
+
+    def open(self, op: Operator, build: BuildResult, candidate: Candidate) -> FakeRunner:
+        self.runners.append(DeviceRunner(self, candidate))
+        return self.runners[-1]
+
+
+class DeviceRunner(FakeRunner):
+    def launch(self, arena: Arena, case: Case, *, fresh: bool = True) -> None:
+        super().launch(Arena(arena.layout, arena.buffer.memory, np), case, fresh=fresh)

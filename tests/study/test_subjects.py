@@ -10,7 +10,7 @@ import pytest
 from msbench import operators, resources
 from msbench.errors import MsbenchError, ToolchainError
 from msbench.harness.build import toolchain
-from msbench.harness.check.schedule import work
+from msbench.harness.check.cost import work
 from msbench.spec import Precision, Task
 from msbench.study.delay import BASE, delayed
 from msbench.study.subjects import WORK_LIMIT, choose

@@ -32,6 +32,7 @@ from msbench.gpu.timing.track import (
     repetitions_for,
 )
 from msbench.harness.check.case import fault_of
+from msbench.harness.protocols import ONLY_TURN, Turn
 from msbench.harness.sessions import number_of
 from msbench.model import Failure, Measurement
 from msbench.spec import Case
@@ -51,7 +52,7 @@ _ROUNDS_A_READING = 8  # of the GPU's clocks, which takes some milliseconds
 
 
 class Comparison(Protocol):
-    """One batch of each of some versions, on the same inputs, of which one repetition is compared."""
+    """One batch of each of some versions, on the same inputs, of which one repetition is compared, beside other tasks."""
 
     def batch(self, track: Track) -> tuple[tuple[float, ...], Failure | None]:
         """Its times, and what is wrong with what the repetition wrote."""
@@ -119,6 +120,7 @@ def measure_group(
     verify: Verify,
     telemetry: Telemetry,
     clock: Callable[[], float] = time.monotonic,
+    turn: Turn = ONLY_TURN,
 ) -> list[Measurement]:
     """Measure versions on one case; one measurement each, in their order.
 
@@ -127,10 +129,11 @@ def measure_group(
     Stops when the ratio of each to the fastest is known well enough (see ``Enough``), or after ``budget_s`` seconds of
     rounds, which then are labelled noisy; a case that is measured in several ``sittings`` has its part of that in each.
     Under clocks that were held down or that drifted all rounds are measured once more; what disturbs them again is kept
-    with the samples. A version that fails is left out from there on.
+    with the samples. A version that fails is left out from there on. Its ``turn`` is taken alone, and left so.
     """
     suspicious = settings.suspicious or [True] * len(subjects)
     tracks = [Track(*pair, len(job.sets)) for pair in zip(subjects, suspicious, strict=True)]
+    turn.take(alone=True)
     for track in tracks:
         _guarded(track, partial(_warm_up, job=job, case=case))
     alive = [track for track in tracks if track.alive]
@@ -149,10 +152,11 @@ def measure_group(
     def looks() -> _Looks | None:
         return _Looks(verify, _least_rounds(tracks, enough)) if any(suspicious) else None
 
-    _interleave(tracks, rng, enough, telemetry, clock, looks())
+    _interleave(tracks, rng, enough, telemetry, clock, turn, looks())
     if telemetry.conditions().unsteady:
         telemetry.forget()
-        _interleave(tracks, rng, enough, telemetry, clock, looks())
+        _interleave(tracks, rng, enough, telemetry, clock, turn, looks())
+    turn.take(alone=True)
     for track in tracks:
         _guarded(track, _hot if settings.hot else _not_hot)
     if any(suspicious):
@@ -265,8 +269,10 @@ def _interleave(
     enough: Enough,
     telemetry: Telemetry,
     clock: Callable[[], float],
+    turn: Turn,
     looks: _Looks | None,
 ) -> None:
+    turn.take(alone=True)
     for track in tracks:
         track.rounds.clear()
         if enough.floor_rounds:
@@ -284,10 +290,11 @@ def _interleave(
         for track in due:
             if comparison is None:
                 before = clock()
-            _guarded(track, partial(_round, floor_rounds=enough.floor_rounds, comparison=comparison))
+            _guarded(track, partial(_round, floor_rounds=enough.floor_rounds, comparison=comparison, turn=turn))
             if comparison is None:
                 spent[id(track)] += clock() - before
         if comparison is not None:
+            turn.take(alone=True)
             started += clock() - before
         if number % _ROUNDS_A_READING == 0:
             telemetry.sample()
@@ -312,12 +319,14 @@ def _keep_clocks_up(tracks: Sequence[Track]) -> None:
         _guarded(track, lambda track: track.subject.busy(BUSY_S))
 
 
-def _round(track: Track, floor_rounds: range, comparison: Comparison | None) -> None:
+def _round(track: Track, floor_rounds: range, comparison: Comparison | None, turn: Turn) -> None:
     if comparison is None or not track.suspicious:
+        turn.take(alone=True)
         batch = track.batch()
     else:
         batch, track.failure = comparison.batch(track)
     if len(track.rounds) in floor_rounds:
+        turn.take(alone=True)
         track.time_floors(_FLOOR_REPETITIONS)
     track.rounds.append(batch)
 

@@ -13,6 +13,7 @@ from msbench.harness.arena import Arena
 from msbench.harness.check.case import POISONS, describe, look
 from msbench.harness.check.compare import Expectation, expect, outliers, touch
 from msbench.harness.inputs import generate
+from msbench.harness.protocols import ONLY_TURN, Turn
 from msbench.harness.spans import span
 from msbench.model import Failure, Fault
 from msbench.spec import Problem
@@ -25,9 +26,9 @@ Draw = Callable[[], int]
 
 @dataclass(frozen=True)
 class Verifier:
-    """``rounds.Verify`` for one case: input set i, in arena i, holds the inputs of ``seed + i``.
+    """``rounds.Verify`` for one case: input set i, in arena i, holds the inputs of ``seed + i``. ``xp`` is its arrays' module.
 
-    ``permuted``: False for calls whose inputs stay as drawn.
+    ``permuted``: False for calls whose inputs stay as drawn. ``turn`` is taken alone for what is timed, and beside other tasks for the rest.
     """
 
     problem: Problem
@@ -36,9 +37,11 @@ class Verifier:
     xp: Any
     draw: Draw
     permuted: bool = True
+    turn: Turn = ONLY_TURN
 
     def timed(self, turn: int) -> Comparison:
         """See ``rounds.Verify``: on the inputs that are timed."""
+        self.turn.take(alone=False)
         number = turn % len(self.arenas)
         with span("inputs"):
             inputs = generate(self.problem, self.seed + number, self.xp)
@@ -49,6 +52,7 @@ class Verifier:
 
         Assumptions from sampling the inputs are wrong now.
         """
+        self.turn.take(alone=False)
         with span("inputs"):
             inputs = generate(self.problem, self.seed, self.xp)
             others = outliers(self.problem, self.seed + len(self.arenas), self.xp)
@@ -69,14 +73,18 @@ class Comparison:
 
     def batch(self, track: Track) -> tuple[tuple[float, ...], Failure | None]:
         """Run it; its times, and what is wrong with what was written. Raises what ``Track.batch`` raises."""
+        turn = self.verifier.turn
         for _ in range(_TRIES):
+            turn.take(alone=False)
             self._arrange()
+            turn.take(alone=True)
             track.subject.busy(BRIEFLY_BUSY_S)
             samples, told = track.compared(self.number, self.drawn, self.which)
             if samples:
                 break
         else:
             raise DeviceError("The host takes too long to enqueue a batch: something else keeps it busy.")
+        turn.take(alone=False)
         with span("compare"):
             return samples, self._look(told)
 
@@ -86,9 +94,13 @@ class Comparison:
         The workspace is as the previous call left it: a kernel that counts calls there and stops after some has stopped.
         """
         arena = self.verifier.arenas[self.number]
+        self.verifier.turn.take(alone=True)
         track.subject.hot(track.hot_plays, 1)
+        arena.fetch()
         arena.poison(POISONS[0])
+        arena.send()
         track.subject.hot(1, 1, warm=False)
+        self.verifier.turn.take(alone=False)
         inputs = self._moved(track.repetitions)
         with span("compare"):
             return _look(arena, self._expect(inputs), inputs, "in a row of calls")
@@ -98,6 +110,7 @@ class Comparison:
         arena = self.verifier.arenas[self.number]
         arena.write_inputs(self.inputs)
         arena.poison(POISONS[0])
+        arena.send()
 
     def _look(self, told: Compared) -> Failure | None:
         if told.kept not in self._expected:
@@ -122,6 +135,7 @@ def _look(
     arena: Arena, expectation: Expectation, inputs: Mapping[str, Any], when: str = "while it was timed"
 ) -> Failure | None:
     """``inputs``: as they must be now."""
+    arena.fetch()
     found = look(arena, expectation, inputs=inputs)
     if not found.intact:
         outside = bool(arena.damaged_redzones())

@@ -1,8 +1,11 @@
 """Checks many tasks at once, and stops between two cases whenever something is to be measured.
 
-Only measuring needs the device to itself. So checks go on until a third of the tasks that are begun have passed theirs and no more have
-room; then nobody begins another case, what passed is measured task by task, and the others go on where they were. A task whose
+Only timing needs the device to itself. So checks go on until a third of the tasks that are begun have passed theirs and no more have
+room; then nobody begins another case, what passed is measured, and the others go on where they were. A task whose
 check takes long holds up no other: short ones are always begun beside those.
+
+Several tasks are measured at once: while one is timed, nobody else is at work on the device, but what comes before, in between and
+afterwards (inputs, references, comparing) they do side by side.
 """
 
 from __future__ import annotations
@@ -10,15 +13,17 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
+from queue import SimpleQueue
 from typing import Self, TypeVar
 
-from msbench.errors import DeviceFull
+from msbench.errors import DeviceFull, SpecError
 from msbench.harness.batch.ahead import BuildsAhead, ChecksAhead
 from msbench.harness.batch.job import Job, JobError, caught
 from msbench.harness.batch.referees import Assignment, Hears, Referee, Referees
 from msbench.harness.batch.room import Room
+from msbench.harness.batch.turns import Turn, Turns
 from msbench.harness.protocols import Progress
 from msbench.model import Evaluation
 from msbench.spec import Case
@@ -32,7 +37,7 @@ class Checking:
     """Jobs on their way through their checks, each by a referee. Leaving the block, nothing more is begun.
 
     ``processes`` is how many versions there may be at once of the jobs that are begun and not yet measured, ``size`` how
-    many such jobs. ``longest_first``: the jobs are in that order, and long and short ones are begun together; otherwise
+    many such jobs, ``at_once`` how many jobs are measured side by side. ``longest_first``: the jobs are in that order, and long and short ones are begun together; otherwise
     they are begun in their order.
     """
 
@@ -46,6 +51,7 @@ class Checking:
         *,
         processes: int,
         size: int,
+        at_once: int,
         longest_first: bool,
         memory_bytes: int | None,
     ) -> None:
@@ -56,10 +62,13 @@ class Checking:
         self._progress = progress
         self._processes = processes
         self._size = size
+        self._at_once = at_once
         self._long = max(1, int(_LONG * len(referees.all))) if longest_first else len(jobs)  # so many at once
         self._begun_as_long: set[int] = set()
         self._changed = threading.Condition()
         self._room = Room(memory_bytes, self._changed)
+        self._room_to_measure = Room(memory_bytes)
+        self._turns = Turns()
         self._queue = deque(range(len(jobs)))
         self._coming: set[int] = set()  # whose compilers are waited for
         self._at_work: set[int] = set()
@@ -67,8 +76,8 @@ class Checking:
         self._later: dict[int, Referee | JobError] = {}  # that found the device full
         self._lost: BaseException | None = None
 
-    def pauses(self) -> Iterator[list[int]]:
-        """The numbers of jobs that are to be ``finish``\\ ed, while nothing is checked, until all were given.
+    def results(self, command: str) -> Iterator[tuple[int, list[Evaluation] | JobError]]:
+        """Each job's number and what came of it, as soon as it is measured. ``command``: see ``evaluate``.
 
         Raises:
             WorkerCrashed: a referee is lost.
@@ -80,7 +89,7 @@ class Checking:
             self._go_on(left)
             self._ready.wait()
             self._referees.each("settle")
-            yield sorted(self._checked)
+            yield from self._measured(command)
             self._referees.each("drop")
             with self._changed:
                 self._checked.clear()
@@ -89,7 +98,7 @@ class Checking:
         if self._later:
             self._referees.each("settle")
             self._checked, self._later = self._later, {}
-            yield sorted(self._checked)
+            yield from self._measured(command)
             self._referees.each("drop")
 
     def _go_on(self, left: int) -> None:
@@ -188,34 +197,90 @@ class Checking:
             job.spans.absorb(recorded)
         return referee
 
-    def finish(self, number: int, command: str) -> list[Evaluation] | JobError | None:
-        """Measure what passed of a job. One that found the device full gets it to itself, and a second chance: once nobody else
-        is at work, who would have to begin new processes; so long there is no result.
+    def _measured(self, command: str) -> Iterator[tuple[int, list[Evaluation] | JobError]]:
+        """What was checked, measured while nothing is checked. Jobs of one referee are measured one after another."""
+        full = [number for number, result in self._checked.items() if isinstance(result, DeviceFull)]
+        chains: dict[Referee, list[int]] = {}
+        for number, result in sorted(self._checked.items()):
+            if isinstance(result, Referee):
+                chains.setdefault(result, []).append(number)
+            elif number not in full:
+                yield number, result
+        left, found = deque(chains.items()), SimpleQueue[tuple[int, list[Evaluation] | BaseException]]()
+        for _ in range(min(self._at_once, len(chains))):
+            threading.Thread(
+                target=self._measure, args=(left, found, command), name="msbench-measure", daemon=True
+            ).start()
+        total = sum(map(len, chains.values()))
+        if total:
+            self._progress.started(f"measuring {total} tasks")
+        for done in range(1, total + 1):
+            number, measured = found.get()
+            self._progress.advanced(done, total, self._jobs[number].task.id)
+            if isinstance(measured, DeviceFull):
+                full.append(number)
+            elif isinstance(measured, list | SpecError):
+                yield number, measured
+            else:
+                raise measured
+        for number in full:
+            if (tried := self._again(number, command)) is not None:
+                yield number, tried
+
+    def _measure(
+        self,
+        left: deque[tuple[Referee, list[int]]],
+        found: SimpleQueue[tuple[int, list[Evaluation] | BaseException]],
+        command: str,
+    ) -> None:
+        """Take referees from those that are ``left``, and have them measure their jobs."""
+        with suppress(IndexError):
+            while True:
+                referee, numbers = left.popleft()
+                for number in numbers:
+                    try:
+                        found.put((number, self._finished_by(referee, number, command)))
+                    except BaseException as error:
+                        found.put((number, error))
+
+    def _finished_by(self, referee: Referee, number: int, command: str) -> list[Evaluation]:
+        """Raises what ``Group.finish`` raises."""
+        job, turn = self._jobs[number], Turn(self._turns)
+        with ExitStack() as inside:  # also where the referee ends in between
+            inside.callback(turn.leave)
+
+            def enter(case: Case) -> None:
+                turn.leave()  # who waits for memory keeps nobody from timing
+                inside.enter_context(self._room_to_measure.enter(job.task.operator, case))
+                turn.enter(alone=False)
+
+            def leave() -> None:
+                inside.close()
+                turn.enter(alone=False)
+                inside.callback(turn.leave)
+
+            turn.enter(alone=False)
+            hears: Hears = {"enter": enter, "leave": leave, "turn": turn.enter}
+            return self._called(referee, job, hears, "finish", number, command)
+
+    def _again(self, number: int, command: str) -> list[Evaluation] | JobError | None:
+        """One that found the device full gets it to itself, and a second chance: once nobody else is at work, who would have to
+        begin new processes; so long there is no result.
         """
         job, result = self._jobs[number], self._checked[number]
-        if isinstance(result, Referee):
-            measured = caught(partial(self._measured_by, result, job, "finish", number, command))
-        else:
-            measured = result
-        if isinstance(measured, DeviceFull):
-            if self._queue or self._begun:
-                self._later[number] = result
-                if isinstance(result, Referee):
-                    result.call("put_by", number, task=job.task.id)
-                return None
-            self._referees.each("pause")
+        if self._queue or self._begun:
+            self._later[number] = result
             if isinstance(result, Referee):
-                return caught(partial(self._measured_by, result, job, "finish", number, command))
-            again = partial(self._measured_by, self._referees.all[0], job, "whole", _assignment(job), command)
-            return caught(again)
-        return measured
+                result.call("put_by", number, task=job.task.id)
+            return None
+        self._referees.each("pause")
+        if isinstance(result, Referee):
+            return caught(partial(self._finished_by, result, number, command))
+        return caught(partial(self._called, self._referees.all[0], job, {}, "whole", _assignment(job), command))
 
-    def _measured_by(self, referee: Referee, job: Job, *asked: object) -> list[Evaluation]:
-        name, *arguments = asked
-        progress = self._progress
-        hears: Hears = {**self._builds_of(job), "started": progress.started, "advanced": progress.advanced}
+    def _called(self, referee: Referee, job: Job, hears: Hears, name: str, *arguments: object) -> list[Evaluation]:
         found: list[Evaluation]
-        found, recorded = referee.call(str(name), *arguments, task=job.task.id, hears=hears)
+        found, recorded = referee.call(name, *arguments, task=job.task.id, hears={**self._builds_of(job), **hears})
         if job.spans:
             job.spans.absorb(recorded)
         return found
@@ -227,9 +292,9 @@ class Checking:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._changed:
-            self._room.ended = True
-            self._changed.notify_all()
+        for room in (self._room, self._room_to_measure):
+            room.end()
+        self._turns.end()
 
 
 def in_turns(longest_first: Sequence[_Item]) -> list[_Item]:

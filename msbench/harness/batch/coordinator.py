@@ -1,7 +1,7 @@
 """Pipelines many tasks: builds run ahead, and several tasks are checked at once.
 
-Only measuring needs the device to itself. Tasks are checked concurrently, each by one of the ``referees`` and in candidate processes of
-its own, then measured one by one in the same processes, which have every kernel loaded and every library set up, see
+Only timing needs the device to itself. Tasks are checked concurrently, each by one of the ``referees`` and in candidate processes of
+its own, then measured in the same processes, which have every kernel loaded and every library set up, see
 ``checking``. An idle process takes nothing from the one that is timed but memory, of which it keeps no workspace.
 """
 
@@ -26,6 +26,9 @@ REFEREES = 16
 
 PROCESSES = 72
 """The total for tasks that are checked at once is at most this."""
+
+AT_ONCE = 6
+"""More tasks are not measured side by side: those that are timed have to wait for each other. None are where a profiler runs."""
 
 _SPARE_CORES = 2  # for this process and the compilers
 _MEMORY_A_PROCESS = (
@@ -117,14 +120,12 @@ def _side_by_side(
                 progress,
                 processes=processes,
                 size=size or len(jobs),
+                at_once=1 if any(job.plan.profile for job in jobs) else max(1, min(AT_ONCE, CORES // 2)),
                 longest_first=size is None,
                 memory_bytes=memory_bytes,
             ) as checking:
-                for checked in checking.pauses():
-                    # One that finds the device full costs those behind it their processes.
-                    for number in sorted(checked, key=lambda turn: ordered[turn].largest):
-                        if (result := checking.finish(number, command)) is not None:
-                            yield ordered[number], result
+                for number, result in checking.results(command):
+                    yield ordered[number], result
 
 
 @contextmanager

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from msbench.errors import DeviceFull, SpecError
-from msbench.harness.check.schedule import schedule, work
+from msbench.harness.check.cost import work
+from msbench.harness.check.schedule import schedule
 from msbench.harness.protocols import Plan
 from msbench.harness.spans import Spans
 from msbench.model import Candidate
-from msbench.operators import elements
 from msbench.spec import Task
 
 _LAUNCHES_A_SECOND = 100.0
@@ -33,11 +33,6 @@ class Job:
     plan: Plan
     spans: Spans | None = field(default=None, compare=False)
     took_s: float | None = field(default=None, compare=False)
-
-    @property
-    def largest(self) -> int:
-        """The elements of its largest case."""
-        return max((elements(self.task.operator, dict(case.dims)) for case in self.plan.cases), default=0)
 
     @property
     def check_s(self) -> float:

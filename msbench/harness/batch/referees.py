@@ -34,13 +34,14 @@ from msbench import operators
 from msbench.errors import MsbenchError, WorkerCrashed
 from msbench.harness import pool
 from msbench.harness.evaluate import Group
-from msbench.harness.protocols import Executor, Plan
+from msbench.harness.protocols import Executor, Plan, TakesTurns
 from msbench.harness.sandbox import wire
 from msbench.harness.sandbox.process import describe_end, starter
 from msbench.harness.spans import Recorded, Spans, span
 from msbench.model import BuildResult, Candidate, Evaluation
 from msbench.spec import Operator, Precision, Problem, Task
 
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # in NumPy: there is a referee for each core
 _FAREWELL_S = 1.0  # to leave what it is at, and remove its temporary files
 
 Make = Callable[[], Executor]
@@ -112,7 +113,7 @@ class Referee:
             start = starter(os.getpid()).submit(
                 subprocess.Popen,
                 [sys.executable, "-P", "-c", code, str(theirs.fileno()), str(os.getpid())],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # a terminal's signals are the coordinator's business
                 pass_fds=(theirs.fileno(),),
@@ -225,13 +226,14 @@ class Referees:
 
 
 class _Coordinator:
-    """What a referee asks of the coordinator, which answers from ``Referee.call``. It is a ``protocols.Progress``."""
+    """What a referee asks of the coordinator, which answers from ``Referee.call``. It is a ``protocols.Turn``."""
 
     referee: _Referee
 
     def __init__(self, link: Connection) -> None:
         self._link = link
         self._lock = threading.Lock()  # builds are asked for by several threads
+        self._is_alone = False
 
     def _ask(self, name: str, *arguments: Any) -> Any:
         with self._lock:
@@ -246,19 +248,20 @@ class _Coordinator:
         """Do what the coordinator says, and tell it what came of that."""
         self._link.send(_Outcome.of(partial(getattr(self.referee, name), *arguments)))
 
-    def started(self, text: str) -> None:
-        self._ask("started", text)
-
-    def advanced(self, done: int, total: int, text: str) -> None:
-        self._ask("advanced", done, total, text)
-
     def build(self, op: Operator, candidate: Candidate) -> BuildResult:
         found: BuildResult = self._ask("build", candidate)
         return found
 
+    def take(self, *, alone: bool) -> None:
+        """See ``protocols.Turn``."""
+        if alone != self._is_alone:
+            with span("wait for the device"):
+                self._ask("turn", alone)
+            self._is_alone = alone
+
     @contextmanager
     def room(self, problem: Problem) -> Iterator[None]:
-        """While a case is checked."""
+        """While a case is checked or measured."""
         with span("wait for room"):
             self._ask("enter", problem.case)
         try:
@@ -311,7 +314,6 @@ class _Referee:
         if number in self._put_by:
             self._held[number] = self._put_by.pop(number)
         held = self._held[number]
-        held.group.progress = self._coordinator
         try:
             return held.group.finish(command), _recorded(held)
         finally:
@@ -320,7 +322,6 @@ class _Referee:
     def whole(self, job: Assignment, command: str) -> tuple[list[Evaluation], Recorded | None]:
         """Check and measure a job that has the device to itself. Raises what both raise."""
         with self._opened(job, among_others=False) as held:
-            held.group.progress = self._coordinator
             held.group.check()
             return held.group.finish(command), _recorded(held)
 
@@ -360,6 +361,8 @@ class _Referee:
         spans = Spans() if job.recorded else None
         with ExitStack() as processes:
             executor = processes.enter_context(self._make())
+            if among_others and isinstance(executor, TakesTurns):
+                executor.turn = self._coordinator
             group = Group(
                 executor,
                 Task(operators.load(job.operator, Path(job.folder).parent), job.precision),

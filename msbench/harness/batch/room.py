@@ -59,6 +59,12 @@ class Room:
                 self._taken -= nbytes
                 self._changed.notify_all()
 
+    def end(self) -> None:
+        """Nobody enters any more."""
+        with self._changed:
+            self.ended = True
+            self._changed.notify_all()
+
     def _wait(self, nbytes: float) -> None:
         if nbytes == self._room:
             self.alone += 1

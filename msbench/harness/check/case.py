@@ -29,6 +29,7 @@ from msbench.harness.check.compare import (
     prepare,
     touch,
 )
+from msbench.harness.check.cost import module, within_reach
 from msbench.harness.protocols import Executor, Runner
 from msbench.harness.spans import span
 from msbench.model import CheckResult, Failure, Fault, digest
@@ -72,6 +73,7 @@ class CaseCheck:
     def __init__(self, executor: Memory, problem: Problem, seed: int) -> None:
         self.problem = problem
         self._executor = executor
+        self._xp = module(problem, executor.xp)
         self._seed = seed
         self._memory = ExitStack()
 
@@ -83,16 +85,16 @@ class CaseCheck:
     @cached_property
     def expectation(self) -> Expectation:
         """What must come out."""
-        return prepare(self.problem, self._seed, self._executor.xp)
+        return prepare(self.problem, self._seed, self._xp)
 
     @cached_property
     def _other(self) -> Expectation:
-        return prepare(self.problem, self._seed + 1, self._executor.xp)
+        return prepare(self.problem, self._seed + 1, self._xp)
 
     @cached_property
     def touched(self) -> Expectation:
         """What must come out once a few elements of the inputs are others."""
-        problem, seed, xp = self.problem, self._seed, self._executor.xp
+        problem, seed, xp = self.problem, self._seed, self._xp
         inputs = {name: array.copy() for name, array in self.expectation.inputs.items()}
         touch(problem, seed, inputs, outliers(problem, seed, xp), xp)
         return expect(problem, seed, inputs, xp)
@@ -115,7 +117,7 @@ class CaseCheck:
 
     def _lay_out(self, misaligned: bool, only: int | None = None) -> Arena:
         layout = Layout.of(self.problem, misaligned=misaligned, only=only)
-        return self._memory.enter_context(self._executor.arena(layout))
+        return self._memory.enter_context(within_reach(self._executor.arena(layout), self._xp))
 
     def run(self, runner: Runner, variants: Sequence[str] = VARIANTS, *, once: bool = False) -> tuple[CheckResult, ...]:
         """Check one candidate, up to its first failure. ``once``: ``aligned`` is one launch, over one kind of poison.
@@ -136,7 +138,7 @@ class CaseCheck:
         for made in ("expectation", "_other", "touched", "_arena", "_misaligned_arena", "_mixed_arena"):
             self.__dict__.pop(made, None)
         with span("memory"):
-            pool.shrink(self._executor.xp)
+            pool.shrink(self._xp)
 
     def __enter__(self) -> Self:
         return self
@@ -280,7 +282,9 @@ class _Attempt:
         """
         if poison is not None:
             arena.poison(poison)
-        self._runner.launch(arena, self._check.case, fresh=fresh)
+        arena.send()
+        self._runner.launch(arena.there, self._check.case, fresh=fresh)
+        arena.fetch()
         found = look(arena, expectation, first, values=poison is not None or not fresh)
         if not found.intact:
             raise _Wrong(*_damage(arena, expectation))

@@ -3,7 +3,7 @@
 CuPy compiles a kernel for each kind of expression, which takes a second, and keeps it in a cache on disk. The threads of
 one process wait for each other there; processes don't, but those that check the same operator would each compile it. Here
 the cheapest case of each distribution is checked with a kernel that is always right, since it is made of the expected
-values: what references, bounds and comparisons launch is then in the cache. To CuPy an array with a dimension of one element is
+values: what references, bounds and comparisons launch is then in the cache; those of little ``work`` launch nothing. To CuPy an array with a dimension of one element is
 another kind than one without, so the cheapest case is one for each set of dimensions that are 1, too; and it reduces many
 elements by other kernels than few, so a large case is checked besides.
 
@@ -20,7 +20,8 @@ from typing import Any
 from msbench import operators
 from msbench.harness.arena import ALIGNMENT, Arena, Layout
 from msbench.harness.check.case import CaseCheck
-from msbench.harness.check.schedule import Scheduled, schedule, work
+from msbench.harness.check.cost import module, work
+from msbench.harness.check.schedule import Scheduled, schedule
 from msbench.harness.protocols import Plan
 from msbench.harness.sandbox import wire
 from msbench.model import Candidate
@@ -74,7 +75,8 @@ def compile_checks(op: Operator, xp: Any, part: int = 0, parts: int = 1) -> int:
     largest: dict[int, Scheduled] = {}
     for item in schedule(op, Plan(cases=op.cases), None):
         size = operators.elements(op, dict(item.case.dims))
-        if work(op, item.case) <= _WORK and size <= _ELEMENTS:
+        launches = module(op.tasks[0].at(item.case), xp) is xp
+        if launches and work(op, item.case) <= _WORK and size <= _ELEMENTS:
             flat = (name for name, size in item.case.dims if size == 1)
             cheapest.setdefault((item.case.distribution, *flat), item)
             largest[size] = item

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, cycle
 
 from msbench.harness.check.case import VARIANTS
+from msbench.harness.check.cost import work
 from msbench.harness.protocols import Checks, Plan
 from msbench.operators import elements, heldout, nearly, vary
 from msbench.operators.patchwork import NAMES as PATCHES
@@ -41,7 +42,6 @@ FEW_SIZES = 20
 """An operator of one dimension that takes no more sizes than these within a limit, as powers of two, is tried on all of them."""
 
 _COSTLY = 2  # of the patches, and of an operator's own distributions, are tried on large cases
-_ELEMENT_OPERATIONS = 16  # what drawing, referencing and comparing one element costs, roughly
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,6 @@ class Scheduled:
 
     case: Case
     variants: tuple[str, ...]
-
-
-def work(op: Operator, case: Case) -> float:
-    """What checking a case costs, in operations: those of the definition, and a few for each element of each array."""
-    dims = dict(case.dims)
-    return float(op.flops(**dims)) + _ELEMENT_OPERATIONS * elements(op, dims)
 
 
 def suspects(op: Operator, plan: Plan, case: Case) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from functools import partial
 from statistics import median
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,11 @@ from msbench.gpu.job import Job
 from msbench.gpu.runner import GpuRunner
 from msbench.gpu.telemetry import Reading, Telemetry
 from msbench.gpu.timing import rounds as timing
+from msbench.gpu.timing import verify
 from msbench.gpu.timing.verify import Verifier
 from msbench.harness.arena import Layout
 from msbench.harness.inputs import generate
+from msbench.harness.protocols import ONLY_TURN, Turn
 from msbench.model import Fault, Measurement
 from msbench.spec import Case, Precision, Task
 from tests.gpu.fake_gpu import MODES, OPERATOR, FakeGpu, filled, scale
@@ -27,7 +30,18 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
     return FakeGpu(tmp_path_factory.mktemp("gpu"))
 
 
-def measured_on(gpu: FakeGpu, case: Case, *runners: GpuRunner, budget_s: float = 1.0) -> list[Measurement]:
+class Noted:
+    """A turn that knows whose it is."""
+
+    alone = False
+
+    def take(self, *, alone: bool) -> None:
+        self.alone = alone
+
+
+def measured_on(
+    gpu: FakeGpu, case: Case, *runners: GpuRunner, budget_s: float = 1.0, turn: Turn = ONLY_TURN
+) -> list[Measurement]:
     """Two input sets, looked at as the cuda executor does."""
     layout = Layout.of(Task(OPERATOR, Precision.FP32).at(case))
     arenas = [gpu.arena(layout) for _ in range(2)]
@@ -39,9 +53,15 @@ def measured_on(gpu: FakeGpu, case: Case, *runners: GpuRunner, budget_s: float =
         case,
         timing.Settings("g", seed=0, budget_s=budget_s, half_width=0.05),
         Verifier(
-            Task(OPERATOR, Precision.FP32).at(case), arenas, 0, np, draw=partial(random.SystemRandom().getrandbits, 64)
+            Task(OPERATOR, Precision.FP32).at(case),
+            arenas,
+            0,
+            np,
+            draw=partial(random.SystemRandom().getrandbits, 64),
+            turn=turn,
         ),
         Telemetry(lambda: Reading(None, None, None, None)),
+        turn=turn,
     )
 
 
@@ -73,6 +93,30 @@ def test_the_whole_measurement(gpu: FakeGpu) -> None:
         assert one.hot_ns is not None
         assert one.hot_ns > 180_000
         assert one.throttle is None
+
+
+def test_what_is_timed_has_the_device_to_itself_and_nothing_else_has(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn, seen = Noted(), list[tuple[str, bool]]()
+
+    def noted(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            seen.append((name, turn.alone))
+            return original(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, call)
+
+    timed, beside = ("cold", "floor", "hot", "busy"), ("generate", "expect", "look")
+    for name in timed:
+        noted(GpuRunner, name)
+    for name in beside:
+        noted(verify, name)
+    with gpu.runner_of(label="a") as a, gpu.runner_of(label="b") as b:
+        assert not any(one.failure for one in measured_on(gpu, scale(spin_us=200.0), a, b, budget_s=0.2, turn=turn))
+    assert set(seen) == {(name, True) for name in timed} | {(name, False) for name in beside}
 
 
 def test_work_outside_the_stream_is_not_measured(gpu: FakeGpu) -> None:

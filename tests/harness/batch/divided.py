@@ -18,7 +18,7 @@ from msbench import operators
 from msbench.errors import DeviceError, LaunchFailed
 from msbench.harness.arena import Arena
 from msbench.harness.batch.job import Job
-from msbench.harness.protocols import Checks, Plan
+from msbench.harness.protocols import ONLY_TURN, Checks, Plan, Turn
 from msbench.harness.sandbox.process import WorkerProcess
 from msbench.harness.spans import span
 from msbench.model import BuildResult, Candidate, Measurement
@@ -134,9 +134,13 @@ class ToldRunner(FakeRunner):
 
 @dataclass
 class Beside(Divided):
-    """``dies``, ``hangs``, ``lost``, ``full``, ``short``, ``slow``: what happens when one operator is checked or measured."""
+    """``dies``, ``hangs``, ``lost``, ``full``, ``short``, ``slow``: what happens when one operator is checked or measured.
+
+    ``times``: each measurement has a part that it does alone, between two that it does beside others.
+    """
 
     workers: list[WorkerProcess] = field(default_factory=list)
+    turn: Turn = ONLY_TURN
 
     @contextmanager
     def noted(self, what: str, operator: str) -> Iterator[None]:
@@ -145,7 +149,7 @@ class Beside(Divided):
         if self.behaviour.get("slow") == operator and what == "launch":
             time.sleep(0.3)
         yield
-        if "slow" in self.behaviour:
+        if {"slow", "times"} & self.behaviour.keys():
             with (self.folder / "timeline").open("a") as timeline:
                 timeline.write(f"{what} {began} {time.perf_counter()}\n")
 
@@ -171,5 +175,10 @@ class Beside(Divided):
             raise DeviceError("The GPU fell off.")
         if self.behaviour.get("full") == op.name and len(self.open_now) > len(runners):
             raise MemoryError
+        if "times" in self.behaviour:
+            for alone in (False, True, False):
+                self.turn.take(alone=alone)
+                with self.noted("timed" if alone else "beside", op.name):
+                    time.sleep(0.05)
         with span("measuring"), self.noted("measure", op.name):
             return super().measure(problem, runners, plan)

@@ -22,6 +22,7 @@ from msbench.harness.batch.coordinator import evaluate_all
 from msbench.harness.batch.referees import Referees
 from msbench.harness.batch.room import CHECK_BYTES, Ended, Room
 from msbench.harness.batch.throughput import Passage
+from msbench.harness.batch.turns import Turn, Turns
 from msbench.harness.evaluate import Group
 from msbench.harness.spans import Spans
 from msbench.model import BuildResult, Candidate, Device, Status
@@ -128,8 +129,62 @@ def test_side_by_side_each_is_checked_and_measured_in_the_same_processes(divided
         passage = Passage.of(job)
         assert sum(passage.spans.values()) == pytest.approx(passage.seconds)
     assert progress.heard[:2] == ["checking 5 tasks", "1 of 5: " + progress.heard[1].partition(": ")[2]]
-    first = progress.heard.index(f"measuring {got[0][0].task.id}")
-    assert progress.heard[first + 1 : first + 3] == ["1 of 2: N=64", "2 of 2: N=2048"]
+    first = next(number for number, text in enumerate(progress.heard) if text.startswith("measuring"))
+    count = int(progress.heard[first].split()[1])
+    assert progress.heard[first + 1 : first + 1 + count] == [
+        f"{done} of {count}: {job.task.id}" for done, (job, _) in enumerate(got[:count], 1)
+    ]
+
+
+def test_several_tasks_are_measured_side_by_side_but_each_is_timed_alone(
+    divided: Divided, ops: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "CORES", 16)
+    divided.behaviour = {"times": "all"}
+    found = list(evaluate_all(divided, jobs(ops, *(f"op{n}" for n in range(4))), command="test", progress=Told()))
+    assert all(isinstance(results, list) and results[0].status is Status.PASSED for _, results in found)
+    lines = [line.split() for line in (divided.folder / "timeline").read_text().splitlines()]
+    parts = [(what, float(began), float(ended)) for what, began, ended in lines if what in ("beside", "timed")]
+    assert len(parts) == 3 * 2 * 4  # two cases of four tasks, each in three parts
+
+    def together(*kinds: str) -> int:
+        return sum(
+            one[1] < other[2] and other[1] < one[2]
+            for number, one in enumerate(parts)
+            for other in parts[:number]
+            if {one[0], other[0]} == set(kinds)
+        )
+
+    assert together("timed") == together("timed", "beside") == 0
+    assert together("beside")
+
+
+def test_those_that_want_to_be_alone_have_their_turns_one_after_another() -> None:
+    turns, order = Turns(), list[str]()
+    first = Turn(turns)
+    first.enter(alone=False)
+
+    def work(name: str) -> None:
+        turn = Turn(turns)
+        turn.enter(alone=name.startswith("alone"))
+        order.append(name)
+        if name.startswith("beside"):
+            both.wait(10)
+        turn.leave()
+
+    both, waiting = threading.Barrier(2), 0
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("alone 1", "alone 2", "beside 1", "beside 2")]
+    for waiting, thread in enumerate(threads, 1):
+        thread.start()
+        soon(lambda: len(turns._queue) == waiting)  # noqa: B023
+    assert order == []
+    first.leave()
+    for thread in threads:
+        thread.join(10)
+    assert order[:2] == ["alone 1", "alone 2"] and sorted(order[2:]) == ["beside 1", "beside 2"]
+    turns.end()
+    with pytest.raises(Ended):
+        first.enter(alone=False)
 
 
 def test_idle_processes_give_back_what_they_do_not_need(divided: Divided, ops: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,18 @@ from msbench.harness.arena import Arena
 from msbench.harness.check.case import VARIANTS, check_case
 from msbench.model import CheckResult, Fault
 from msbench.spec import Case, Operator, Precision, Split, Task
-from tests.harness.fakes import OPERATOR, FakeExecutor, Kernel, candidate, case, right
+from tests.harness.fakes import OPERATOR, DeviceExecutor, FakeExecutor, Kernel, candidate, case, right
+
+WHERE: list[type[FakeExecutor]] = []
+
+
+@pytest.fixture(params=[FakeExecutor, DeviceExecutor], autouse=True)
+def where(request: pytest.FixtureRequest) -> Iterator[type[FakeExecutor]]:
+    """In memory that the host reaches, and in a device's, where what is small is checked by copies."""
+    WHERE.append(request.param)
+    yield request.param
+    WHERE.pop()
+
 
 BOTH = pytest.mark.parametrize("precision", list(Precision))
 
@@ -25,7 +37,7 @@ def check(
     op: Operator = OPERATOR,
     variants: tuple[str, ...] = VARIANTS,
 ) -> tuple[CheckResult, ...]:
-    executor = FakeExecutor()
+    executor = WHERE[-1]()
     wanted = candidate(kernel, precision)
     return check_case(
         executor, executor.open(op, executor.build(op, wanted), wanted), Task(op, precision).at(at), 0, variants
