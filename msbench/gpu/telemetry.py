@@ -122,6 +122,7 @@ class Gpu:
         self._nvml: Any = None
         self._handle: Any = None
         self._own: set[int] = set()  # of the processes on the GPU
+        self._strangers: set[int] = set()
         with suppress(Exception):  # NVML's errors are as many as its drivers, and none of them stops a measurement
             import pynvml
 
@@ -136,7 +137,8 @@ class Gpu:
 
     def telemetry(self) -> Telemetry:
         """A new series of readings, and who else is there at its beginning."""
-        return Telemetry(self._read, self._others())
+        with span("telemetry"):
+            return Telemetry(self._read, self._others())
 
     def memory(self) -> tuple[int, int] | None:
         """Its free bytes, and all of them."""
@@ -169,8 +171,12 @@ class Gpu:
             return None
         running = {int(process.pid) for process in found}
         self._own &= running
-        if running - self._own:  # whose they are is told by every process of the machine: not for each measurement
+        self._strangers &= running
+        if (
+            running - self._own - self._strangers
+        ):  # whose they are is told by every process of the machine: not for each measurement
             self._own = _family(self._coordinator) & running
+            self._strangers = running - self._own
         if running and not self._own:
             running = {pid for pid in running if Path(f"/proc/{pid}").exists()}
             if not running:

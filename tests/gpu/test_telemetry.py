@@ -106,6 +106,15 @@ def test_other_processes_on_the_gpu_are_counted(nvml: FakeNvml, child: int) -> N
     assert not found.unsteady  # measuring again does not send them away
 
 
+def test_whose_processes_they_are_is_asked_once(nvml: FakeNvml, child: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, family = list[int](), telemetry._family
+    monkeypatch.setattr(telemetry, "_family", lambda pid: asked.append(pid) or family(pid))
+    nvml.pids, gpu = [os.getpid(), os.getppid()], telemetry.Gpu("GPU-0")
+    assert [gpu.telemetry().others for _ in range(3)] == [1, 1, 1] and len(asked) == 1
+    nvml.pids.append(child)
+    assert [gpu.telemetry().others for _ in range(3)] == [1, 1, 1] and len(asked) == 2
+
+
 def test_who_started_this_process_is_no_stranger_if_it_leads(nvml: FakeNvml, child: int) -> None:
     nvml.pids = [os.getpid(), child]
     for lead, others in ((os.getppid(), 0), (os.getpid(), 0), (child, 1)):
