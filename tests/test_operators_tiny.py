@@ -8,7 +8,7 @@ import pytest
 
 from msbench import operators
 from msbench.operators import elements
-from msbench.operators.tiny import COUNT, MOST_ELEMENTS, SQUARE_ELEMENTS, THINNEST_ELEMENTS, tiny
+from msbench.operators.tiny import BROAD_COUNT, COUNT, MOST_ELEMENTS, SQUARE_ELEMENTS, THINNEST_ELEMENTS, tiny
 from msbench.spec import Split
 
 SEEDS = range(6)
@@ -26,7 +26,7 @@ def test_they_obey_the_spec_and_hold_few_elements(name: str) -> None:
             assert all(dim.low <= dims[dim.name] <= dim.high for dim in op.dims)
             assert op.valid is None or op.valid(**dims)
             assert elements(op, dims) <= THINNEST_ELEMENTS
-        assert sum(elements(op, dict(case.dims)) > MOST_ELEMENTS for case in cases) <= 16
+        assert sum(elements(op, dict(case.dims)) > MOST_ELEMENTS for case in cases) <= 16 + BROAD_COUNT
     assert tiny(op, 0) != tiny(op, 1)
 
 
@@ -65,8 +65,33 @@ def test_each_long_dimension_comes_near_its_end() -> None:
 
 def test_an_operator_of_one_dimension_has_no_thin_ones() -> None:
     op = operators.load("vector_add")
-    assert all(elements(op, dict(case.dims)) <= SQUARE_ELEMENTS for case in tiny(op, 0))
-    assert len(tiny(op, 0)) <= COUNT
+    *some, one, two, three, four = tiny(op, 0)
+    assert all(elements(op, dict(case.dims)) <= SQUARE_ELEMENTS for case in some) and len(some) <= COUNT
+    for number, broad in enumerate((one, two, three, four)):
+        assert 1 <= dict(broad.dims)["N"] % (105 * 2 ** (9 + number)) <= 7
+
+
+@pytest.mark.parametrize("name", ["matrix_transpose", "stencil_2d", "matrix_vector_mul", "batch_norm"])
+def test_wide_matrices_show_who_divides_by_a_reciprocal_in_32_bits(name: str) -> None:
+    op = operators.load(name)
+
+    def wrong(rows: int, width: int) -> bool:
+        reciprocal = -(-(2**32) // width)
+        return any(((row * width + width - 1) * reciprocal) >> 32 != row for row in range(min(rows, 2**32 // width)))
+
+    broad = [[[size for _, size in case.dims] for case in tiny(op, seed)[-BROAD_COUNT:]] for seed in range(20)]
+    assert sum(any(wrong(*sizes) for sizes in some) for some in broad) > 15
+
+
+@pytest.mark.parametrize("name", ["spmv_csr", "spmm_csr", "spmm_coo", "spmv_ell"])
+def test_some_sparse_matrices_have_hundreds_of_long_rows(name: str) -> None:
+    op = operators.load(name)
+    sizes = [[dict(case.dims) for case in tiny(op, seed)] for seed in range(20)]
+
+    def long(rows: int, nnz: int = 0, w: int = 0, **_: int) -> bool:
+        return rows > 128 and (w or nnz / rows) > 1050
+
+    assert sum(any(long(**dims) for dims in some) for some in sizes) > 15
 
 
 def test_the_least_size_is_always_there() -> None:

@@ -4,13 +4,15 @@ A case of a few thousand elements costs next to nothing, so that there may be do
 sampling (McKay, Beckman and Conover 1979): a dimension's range is cut into as many equal parts as there are cases, and each
 case takes another part of it. So a power of 1 to 16 or a window's width takes each of its values, whatever the seed.
 
-What such a spread seldom has are the usual shapes: square matrices, and small windows. So there are some of these besides.
+What such a spread seldom has are the usual shapes: square matrices, and small windows. So there are some of these besides,
+and a few that are not tiny at all: what divides an index, or cuts an array into chunks, goes wrong only beyond some size.
 """
 
 from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_right
 
 from msbench.operators.cases import vary
 from msbench.operators.shapes import elements
@@ -30,6 +32,16 @@ there; or of what so many elements allow."""
 THINNEST_ELEMENTS = 2**23
 """Up to so many a single one has, where a dimension can't be so long otherwise: a mask of 2048 by 2048."""
 
+BROAD_COUNT = 4
+"""Broad ones have dozens to hundreds of rows that are as long as fits; where there are no rows, arrays are."""
+BROAD_ELEMENTS = 3 * 2**20
+"""The number of a row of more than 2^11 elements, as a product with a reciprocal in 32 bits, goes wrong below so many."""
+
+_ROWS = (16, 1024)  # of a broad case, each in another part of this range
+_CHUNKS = 3 * 5 * 7  # times a power of two: a few more elements are a few more than whole chunks of many a size
+_TAIL = 7  # elements behind the last chunk, at most
+_FILLED = 3 / 4  # of what fits, at least
+_SAME = 64  # a dimension whose range is this much shorter than the longest is never a long one
 _FEW = 64  # values of a dimension that is spread evenly; of longer ones there would be no small sizes
 _SHORT = 2  # what other dimensions of a thin case have more than the least, at most
 _TILES = (16, 32, 32, 64)  # what tiles' and blocks' sizes are multiples of
@@ -42,9 +54,9 @@ _SMALL = 3  # a small window is one of so many
 
 
 def tiny(op: Operator, seed: int) -> tuple[Case, ...]:
-    """The least size, ``COUNT`` tiny ones, ``USUAL_COUNT`` usual ones and ``THIN_COUNT`` thin ones, as far as ``op`` has so many.
+    """The least size, ``COUNT`` tiny ones, ``USUAL_COUNT`` usual ones, ``THIN_COUNT`` thin ones and ``BROAD_COUNT`` broad ones.
 
-    They are the same ones for the same seed.
+    There are as many as ``op`` has; they are the same ones for the same seed.
     """
     rng = random.Random(f"{op.name}:{seed}:tiny")
     found: dict[tuple[tuple[str, int], ...], None] = {}
@@ -57,6 +69,8 @@ def tiny(op: Operator, seed: int) -> tuple[Case, ...]:
         _add(found, _usual(rng, op, number))
     for dim in _turns(rng, op):
         _add(found, _thin(rng, op, dim))
+    for number, dim in enumerate(_along(rng, op)):
+        _add(found, _broad(rng, op, dim, number))
     cases = []
     for dims in found:
         usual = rng.random() < _UNIFORM
@@ -138,6 +152,37 @@ def _thin(rng: random.Random, op: Operator, long: Dim) -> dict[str, int] | None:
         if attempt < _IDLE_TRIES and not op.flops(**dims):
             continue
         if _shrink(rng, op, dims, others, most):
+            return dims
+    return None
+
+
+def _along(rng: random.Random, op: Operator) -> list[Dim]:
+    """The long dimension of each broad case: in turn those that most arrays have, but for the first, which counts rows."""
+    longest = max(dim.high for dim in op.dims)
+    long = [dim for dim in op.dims[1:] if dim.high > _FEW and _SAME * dim.high >= longest] or [op.dims[0]]
+    arrays = {dim.name: sum(dim.name in array.shape for array in op.arrays) for dim in long}
+    most = [dim for dim in long if arrays[dim.name] == max(arrays.values())]
+    return (rng.sample(most, len(most)) * BROAD_COUNT)[:BROAD_COUNT]
+
+
+def _broad(rng: random.Random, op: Operator, long: Dim, number: int) -> dict[str, int] | None:
+    """Rows from one part of ``_ROWS``, and one dimension as long as fits; every other time, or without rows, a few elements behind whole chunks."""
+    rows, others = op.dims[0], [dim for dim in op.dims[1:] if dim is not long]
+    low, high = _ROWS
+    for attempt in range(_TRIES):
+        dims = {dim.name: _size(rng, dim, dim.low + _SHORT) for dim in op.dims}
+        if rows is not long:
+            count = low * (high / low) ** ((number + rng.random()) / BROAD_COUNT)
+            dims[rows.name] = min(int(count), rows.high)
+        size = bisect_right(range(long.high + 1), BROAD_ELEMENTS, key=lambda n: elements(op, dims | {long.name: n})) - 1
+        size = max(long.low, int((size >> attempt // (2 * _IDLE_TRIES)) * rng.uniform(_FILLED, 1)))
+        if rows is long or rng.randrange(2):
+            chunk = _CHUNKS * 2 ** max(0, (size // _CHUNKS).bit_length() - BROAD_COUNT + number)
+            size = size // chunk * chunk + rng.randint(1, _TAIL)
+        dims[long.name] = min(size, long.high)
+        _lengthen(rng, op, dims, others)
+        fits = op.takes(dims) and elements(op, dims) <= BROAD_ELEMENTS
+        if fits and (op.flops(**dims) or attempt >= _IDLE_TRIES):
             return dims
     return None
 

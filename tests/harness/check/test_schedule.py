@@ -20,7 +20,7 @@ from msbench.harness.check.schedule import (
 )
 from msbench.harness.protocols import Checks, Plan
 from msbench.operators import elements, patchwork
-from msbench.operators.tiny import tiny
+from msbench.operators.tiny import BROAD_ELEMENTS, tiny
 from msbench.spec import Split
 from tests import turns
 from tests.harness.fakes import OPERATOR, case
@@ -176,7 +176,7 @@ def test_large_sizes_and_other_inputs_of_them_are_no_safe_place() -> None:
     plan = Plan((case(64), case(2**22), LARGE))
     op = replace(WIDE, dims=(replace(WIDE.dims[0], high=2**30),))
     found = schedule(op, plan, None)
-    large = [i.case for i in found if elements(op, dict(i.case.dims)) > HELDOUT_ELEMENTS]
+    large = [i.case for i in found if elements(op, dict(i.case.dims)) > BROAD_ELEMENTS]
     public = [one for one in large if one.dims in {one.dims for one in plan.cases}]
     inputs = {one.distribution for one in public}
     assert "uniform" in inputs and len(inputs & set(patchwork.NAMES)) == 2 and len(inputs) == 4
