@@ -151,6 +151,27 @@ def test_dotted_arrays_are_harmless_but_for_a_few_numbers(seed: int, size: int) 
     assert len(np.unique(x)) <= 9 + patchwork.DOTS
 
 
+def test_small_integers_with_dots_are_often_symmetric_and_of_rank_one_but_for_the_dots() -> None:
+    found = set()
+    for seed in range(60):
+        x = draw(seed, (24, 24), "dotted", kinds=("uniform", "ties"))
+        places = np.argwhere(x != np.rint(x))
+        whole = [np.delete(np.arange(24), np.concatenate((places[:, axis], 23 - places[:, axis]))) for axis in (0, 1)]
+        rest = x[np.ix_(*whole)]
+        if len(places) == 1 and np.linalg.matrix_rank(rest) == 1:
+            assert (rest == rest[::-1]).all() and (rest == rest[:, ::-1]).all()
+            rows, columns = (rest == rest[:1]).all(), (rest == rest[:, :1]).all()
+            found.add((bool(rows), bool(columns)))
+        else:
+            found.add(None)
+    assert found == {None, *((rows, columns) for rows in (True, False) for columns in (True, False))}
+
+
+def test_dots_among_zeros_often_add_up_to_zero() -> None:
+    drawn = [draw(seed, (4096,), "dotted", kinds=("uniform", "zeros")) for seed in range(60)]
+    assert 25 < sum(float(np.sum(x.astype(np.float64))) == 0 for x in drawn) < 55
+
+
 def test_zeros_with_dots_are_as_frequent_as_small_integers_and_either_only_where_it_is_allowed() -> None:
     zeros = sum(np.count_nonzero(draw(seed, (200, 64), "dotted", axis=1)) <= patchwork.DOTS for seed in range(60))
     assert 15 < zeros < 45
@@ -167,11 +188,24 @@ def test_nans_have_both_signs_but_among_keys() -> None:
 
 @some
 @given(seeds, st.integers(64, 2**17))
-def test_keys_come_in_runs_as_long_as_a_power_of_two(seed: int, count: int) -> None:
+def test_keys_come_in_runs_as_long_as_chunks(seed: int, count: int) -> None:
     drawn = np.asarray(keys.draw(Draw(np, "test", str(seed)), "x", count, "runs"))
     ends = np.flatnonzero(np.diff(drawn) < 0) + 1
-    assert 1 <= len(ends) < 64 and len(np.unique(drawn)) == count
-    assert ends[0].bit_count() == 1 and (ends % ends[0] == 0).all()
+    assert 1 <= len(ends) < 16 and len(np.unique(drawn)) == count
+    assert ends[0].bit_count() in (1, 4) and (ends % ends[0] == 0).all()
+
+
+@pytest.mark.parametrize("size", [1536, 2048, 2560, 3840])
+@pytest.mark.parametrize("distribution", ["sorted", "runs", "descending"])
+def test_keys_are_in_order_inside_of_chunks_of_many_a_size(size: int, distribution: str) -> None:
+    hidden = 0
+    for seed in range(30):
+        drawn = np.asarray(keys.draw(Draw(np, "test", str(seed)), "x", 100_003, distribution))
+        steps = np.diff(-drawn if distribution == "descending" else drawn)
+        ends = np.flatnonzero(steps < 0) + 1
+        assert len(ends) == 1 or distribution == "runs"
+        hidden += bool((ends % size == 0).all())
+    assert hidden >= 8
 
 
 def test_zeros_have_both_signs_and_few_terms_are_few() -> None:

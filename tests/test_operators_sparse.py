@@ -223,6 +223,15 @@ def test_coo_is_not_sorted_or_nearly() -> None:
         assert 0 < (np.diff(rows) < 0).sum() <= 4 if distribution == "sorted" else (np.diff(rows) < 0).sum() > 500
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_entries_of_sorted_matrices_are_consecutive_but_for_three(form: str) -> None:
+    entry = listed(form, draw(form, "sorted", 100, 5000, 40 if form == "ell" else 4000))
+    line, place, width = (entry.cols, entry.rows, 100) if form == "csc" else (entry.rows, entry.cols, 5000)
+    inside = np.diff(line) == 0
+    steps = np.diff(place)[inside] % width
+    assert 1 <= np.count_nonzero(steps != 1) <= 6 + 4 * (form == "coo")  # two of whose rows are swapped
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_public_cases_have_one_percent_and_large_ones_fill_a_gpu(name: str) -> None:
     op = operators.load(name)

@@ -20,11 +20,12 @@ def bound(xp, u, out, x, w, N, K):
 
 
 def inputs(rng, distribution, N, K):
-    """In patches, sums have few terms: everywhere, as the filter has few, or in one tile of the signal."""
+    """In patches, sums have few terms: everywhere, as the filter has few, or in one tile of the signal. Of ``dotted`` ones the filter is nearly symmetric."""
     x = rng.floats("x", (N,), distribution, tile=(1, 2 * K), kinds=patchwork.TERMS)
     if distribution == "patchwork":
         return {"x": x, "w": rng.few("w", K, 1).reshape(K)}
-    return {"x": x, "w": rng.floats("w", (K,), "uniform" if distribution in patchwork.NAMES else distribution)}
+    drawn = "uniform" if distribution == "scattered" else distribution
+    return {"x": x, "w": rng.floats("w", (K,), drawn, kinds=("uniform", "ties"))}
 
 
 def case(n, k, split):

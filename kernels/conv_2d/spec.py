@@ -23,11 +23,12 @@ def bound(xp, u, out, x, w, H, W, KH, KW):
 
 
 def inputs(rng, distribution, H, W, KH, KW):
-    """In patches, sums have few terms: everywhere, as the filter has few, or in one tile of the image."""
+    """In patches, sums have few terms: everywhere, as the filter has few, or in one tile of the image. Of ``dotted`` ones the filter is nearly of rank one."""
     x = rng.floats("x", (H, W), distribution, tile=(2 * KH, 2 * KW), kinds=patchwork.TERMS)
     if distribution == "patchwork":
         return {"x": x, "w": rng.few("w", KH * KW, 1).reshape(KH, KW)}
-    return {"x": x, "w": rng.floats("w", (KH, KW), "uniform" if distribution in patchwork.NAMES else distribution)}
+    drawn = "uniform" if distribution == "scattered" else distribution
+    return {"x": x, "w": rng.floats("w", (KH, KW), drawn, kinds=("uniform", "ties"))}
 
 
 def case(side, filter_side, split):

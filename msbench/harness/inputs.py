@@ -234,11 +234,15 @@ def _large(draw: Draw, name: str, shape: tuple[int, ...]) -> Any:
 
 
 def _sorted(draw: Draw, name: str, shape: tuple[int, ...]) -> Any:
-    """Ascending in memory order, but for one pair of neighbours: number i of n lies in the i-th of n equal parts of [-1, 1)."""
+    """Ascending in memory order, but for one pair of neighbours: number i of n lies in the i-th of n equal parts of [-1, 1).
+
+    Where there is room, the pair lies on either side of where chunks of many a size meet: who looks inside of chunks only sees none.
+    """
     step = 2 / max(1, prod(shape))
     array = draw.fill(name, shape, "float32", lambda bits, index: (index + (bits >> 40) * 2.0**-24) * step - 1)
     if array.size > 1:
-        at, flat = draw.position(f"{name} pair", array.size - 1), array.reshape(-1)
+        chunk = patchwork.chunk(draw, name, array.size // 2)
+        at, flat = chunk * (1 + draw.position(f"{name} pair", (array.size - 1) // chunk)) - 1, array.reshape(-1)
         flat[at : at + 2] = flat[at : at + 2][::-1].copy()
     return array
 

@@ -67,8 +67,8 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
 
 
 def _runs(rng: Any, name: str, count: int) -> Any:
-    """2 to 64 ascending runs, whose length is a power of two: who looks for a step down inside of tiles only finds none."""
-    length = 2 ** max(0, count.bit_length() - 2 - rng.position(f"{name} run", 5))
+    """Ascending runs as long as ``patchwork.chunk``: who looks for a step down inside of tiles only finds none."""
+    length = patchwork.chunk(rng, name, count // 2)
     index, runs = rng.xp.arange(count), -(-count // length)
     rank = index % length * runs + index // length
     return (rank / (length * runs) * 2 - 1).astype("float32")

@@ -3,6 +3,7 @@
 A kernel may look at a few places of its input, or know the timed one, and choose a way that is right for such numbers only.
 Where neighbouring patches hold numbers of every kind (``patchwork``), or one patch of each kind lies somewhere among uniform
 ones (``scattered``), or all are zero or small integers but for a few (``dotted``), there is no safe choice but to be right.
+These integers may have a structure, too, which one element breaks: no sample tells that it is one.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ HARMLESS = ("zeros", "ties")
 DOTS = 8
 """The most elements that are anything else there. 64 samples seldom meet one."""
 _DOT = 8.0  # their size, at most
+
+_STRUCTURED = 8  # once in so many times small integers have none, else one element breaks it
+_APART = 8  # powers of two, which a number and its negative are apart
 
 SELDOM = 128
 """Scattered patches are at most one in so many, so that 64 samples seldom meet one."""
@@ -114,10 +118,11 @@ def draw(
     cut = _lines(shape, axis) if axis is not None else _tiles(shape, tile) if tile else _runs(rng, name, prod(shape))
     harmless = [number for number, kind in enumerate(kinds) if kind in HARMLESS]
     dotted = distribution == "dotted" and harmless
+    same = kinds[harmless[rng.position(f"{name} harmless", len(harmless))]] if dotted else "uniform"
     if distribution == "patchwork":
         drawn = rng.integers(f"{name} kinds", (cut.count,), 0, len(kinds))
     elif dotted:
-        drawn = xp.full(cut.count, harmless[rng.position(f"{name} harmless", len(harmless))], dtype="int32")
+        drawn = xp.full(cut.count, kinds.index(same), dtype="int32")
     else:
         drawn = _scattered(rng, name, cut.count, len(kinds))
     rows = [KINDS[kind] for kind in kinds]
@@ -139,13 +144,53 @@ def draw(
         other = others[2 * kind + ((bits >> 20) & 1).astype("int32")]
         return xp.where((bits & (2**20 - 1)) < limit[kind], other, number)
 
-    array = rng.fill(name, shape, "float32", value)
-    if dotted:
-        dots = 1 + rng.position(f"{name} number of dots", min(DOTS, array.size))
-        ends = [array.size * part // dots for part in range(dots + 1)]  # one in each part: never two in one place
-        places = [end + rng.position(f"{name} dot {end}", until - end) for end, until in pairwise(ends)]
-        array.reshape(-1)[xp.asarray(places)] = rng.floats(f"{name} dots", (dots,), "uniform") * xp.float32(_DOT)
+    if not dotted:
+        return rng.fill(name, shape, "float32", value)
+    if same == "ties" and rng.position(f"{name} structure", _STRUCTURED):
+        return _dot(rng, name, _structured(rng, name, shape), 1)
+    return _dot(rng, name, rng.fill(name, shape, "float32", value), DOTS, paired=same == "zeros")
+
+
+def _dot(rng: Any, name: str, array: Any, most: int, paired: bool = False) -> Any:
+    """Other numbers in up to ``most`` places; if ``paired``, two times in three each comes with its negative not far behind it.
+
+    That the sum of a chunk is zero does not tell that its terms are.
+    """
+    xp, flat = rng.xp, array.reshape(-1)
+    paired = paired and array.size > 1 and rng.position(f"{name} paired", 3) > 0
+    dots = 1 + rng.position(f"{name} number of dots", min(most, array.size) // (1 + paired))
+    ends = [array.size * part // dots for part in range(dots + 1)]  # one in each part: never two in one place
+    places = xp.asarray([end + rng.position(f"{name} dot {end}", until - end) for end, until in pairwise(ends)])
+    values = rng.floats(f"{name} dots", (dots,), "uniform") * xp.float32(_DOT)
+    if paired:
+        flat[(places + 2 ** rng.position(f"{name} apart", _APART)) % array.size] = -values
+    flat[places] = values
     return array
+
+
+def _structured(rng: Any, name: str, shape: tuple[int, ...]) -> Any:
+    """Products of a factor of the row and one of the column, which read the same backwards: of rank one and symmetric.
+
+    Either factor, or both, may be the same everywhere, so that all rows, all columns or all elements are equal.
+    """
+    width, rows = shape[-1], prod(shape[:-1])
+    structure = rng.position(f"{name} factors", 4)
+    across = _mirrored(rng, f"{name} across", width, structure % 2)
+    down = across if rows == width and structure == 3 else _mirrored(rng, f"{name} down", rows, structure // 2)
+    return (down[:, None] * across).reshape(shape)
+
+
+def _mirrored(rng: Any, name: str, length: int, varied: int) -> Any:
+    """±1 and ±2, or one of them."""
+    index = rng.xp.arange(length)
+    values = rng.xp.asarray([-2, -1, 1, 2], dtype="float32")[rng.integers(name, (length,), 0, 4)]
+    return values[rng.xp.minimum(index, length - 1 - index) * varied]
+
+
+def chunk(rng: Any, name: str, most: int) -> int:
+    """A length up to ``most``, 2^k or 15·2^k, and more than an eighth of it: whole chunks of 2^k, 3·2^k and 5·2^k elements end there, for many k."""
+    odd = 15 if most >= 15 and rng.position(f"{name} odd", 3) else 1
+    return int(odd * 2 ** max(0, (most // odd).bit_length() - 1 - rng.position(f"{name} chunk", 3)))
 
 
 def _share(kind: str, size: int) -> float:

@@ -10,6 +10,8 @@ ones, whose numbers are uniform:
 ``skewed``: row lengths fall like a power law, every seventh row is empty, and row 0 is full where nnz allows it; up to
 ``LONGEST_ROW`` entries, it has half of all of them.
 ``duplicates``: entries come in fours with the same coordinates, as far as lines are long enough.
+
+In ``sorted`` ones the entries of a line are consecutive, but for three of all of them.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ ON_CHIP = 2**18
 MULTIPROCESSORS = 256
 """No device has more: of so many each works on nnz/256 entries at least, if they share them evenly."""
 
+_MOVED = 3
 _SLAB = 2**25  # float64 products that exist at a time: 256 MiB, and as much again for each temporary
 
 
@@ -213,6 +216,8 @@ def draw_csr(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
         col[:longest] = rng.xp.arange(longest, dtype="int32") % cols
     if distribution == "duplicates":
         col = col[rng.xp.arange(nnz) // 4]
+    if distribution == "sorted":
+        col = _band(rng, rng.xp.sort(row), rows, cols)
     return {
         "values": _values(rng, (nnz,), distribution),
         "col_indices": col,
@@ -233,6 +238,8 @@ def draw_csc(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
     offsets = _offsets(rng.xp, col, cols)
     if full:
         row[offsets[:-1]] = 0
+    if distribution == "sorted":
+        row = _band(rng, rng.xp.sort(col), cols, rows)
     return {"values": _scattered_values(rng, nnz, rows, distribution), "row_indices": row, "col_offsets": offsets}
 
 
@@ -250,6 +257,7 @@ def draw_coo(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
         row, col = row[same], col[same]
     if distribution == "sorted":
         row = xp.sort(row)
+        col = _band(rng, row, rows, cols)
         pair = [rng.position(f"swapped {which}", nnz) for which in range(2)]
         row[pair] = row[pair[::-1]]
     return {"values": _scattered_values(rng, nnz, rows, distribution), "row_indices": row, "col_indices": col}
@@ -275,6 +283,8 @@ def draw_ell(rng: Any, distribution: str, rows: int, cols: int, w: int) -> dict[
         col[0] = place % cols
     if distribution == "duplicates":
         col = col[:, place // 4]
+    if distribution == "sorted":
+        col = _band(rng, xp.repeat(line, w), rows, cols).reshape(rows, w)
     filled = place[None, :] < length[:, None]
     return {
         "values": _values(rng, (rows, w), distribution),
@@ -290,6 +300,16 @@ def _entries(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> tup
     else:
         row = rng.integers("rows", (nnz,), 0, rows)
     return row, rng.integers("columns", (nnz,), 0, cols)
+
+
+def _band(rng: Any, line: Any, lines: int, width: int) -> Any:
+    """Consecutive places, [nnz] int32, for entries that lie in these ascending lines, [nnz]; three of them are moved anywhere."""
+    xp = rng.xp
+    start = rng.integers("band", (lines,), 0, width) - _offsets(xp, line, lines)[:-1]
+    place = (xp.arange(line.size) + start[line]) % width
+    for number in range(_MOVED):
+        place[rng.position(f"moved {number}", line.size)] = rng.position(f"moved to {number}", width)
+    return place.astype("int32")
 
 
 def _power_law(rng: Any, name: str, lines: int, nnz: int) -> Any:
