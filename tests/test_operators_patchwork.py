@@ -42,6 +42,10 @@ def kind_of(patch: np.ndarray) -> str:
         return "zeros"
     if np.count_nonzero(patch) < 30:
         return "few"
+    if size.max() > 2.0**100:
+        return "bottom"
+    if patch.min() > 79 and patch.max() <= 88:
+        return "brim"
     if size.max() > 300 and size.max() <= 328:
         return "deep"
     if size.max() > 2.0**17 - 2.0**10 and size.max() <= 2.0**17 + 2.0**10:
@@ -214,6 +218,16 @@ def test_zeros_have_both_signs_and_few_terms_are_few() -> None:
     assert len(zeros) > 9 and 0.4 < np.signbit(zeros).mean() < 0.6
     few = np.count_nonzero(draw(1, (400, 2000), axis=1, kinds=("uniform", "few")), axis=1)
     assert 2 < few[few < 100].mean() < 6
+
+
+def test_a_lone_infinity_often_comes_last() -> None:
+    for x in (
+        draw(1, (400, 300), axis=1, kinds=("uniform", "lone")),
+        draw(1, (300, 400), axis=0, kinds=("uniform", "lone")).T,
+    ):
+        infinite = ~np.isfinite(x)
+        assert 60 < infinite[:, -1].sum() < 140 and infinite[:, :-1].any()
+        assert infinite.sum() < 2 * infinite.any(axis=1).sum()
 
 
 @pytest.mark.parametrize("kinds", [(), ("few",), ("uniform", "odd")])

@@ -9,7 +9,7 @@ KINDS = tuple(kind for kind in patchwork.TERMS if kind != "ties")
 
 def inputs(rng, distribution, epsilon, N, C):
     drawn = {"gamma": (C,), "beta": (C,)}
-    if distribution in offsets.DISTRIBUTIONS:
+    if offsets.among(rng, distribution):
         x = offsets.draw(rng, "x", (N, C), distribution)
         return {"x": x, **{name: rng.floats(name, shape, "uniform") for name, shape in drawn.items()}}
     # γ stays finite: x·s + (β - mean·s) with s = γ/σ is right too, and makes NaN of an infinite γ.

@@ -6,7 +6,7 @@ from msbench.spec import STANDARD_DISTRIBUTIONS, Array, Case, Dim, Operator, Sca
 
 
 def inputs(rng, distribution, epsilon, N):
-    shifted = distribution in offsets.DISTRIBUTIONS
+    shifted = offsets.among(rng, distribution)
     drawn = {name: rng.floats(name, (N,), "uniform" if shifted else distribution) for name in ("weight", "bias")}
     if shifted:
         return {"x": offsets.draw(rng, "x", (N,), distribution), **drawn}

@@ -3,6 +3,7 @@
 from itertools import product
 
 from msbench import bounds
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 
@@ -83,6 +84,7 @@ OPERATOR = Operator(
     bound=bound,
     nbytes=nbytes,
     flops=flops,
+    kinds=patchwork.ORDERED,
     # Every window then has an element of the image.
     valid=lambda N, C, H, W, k, stride, padding: 2 * padding <= k <= min(H, W) + 2 * padding,
     deterministic=True,

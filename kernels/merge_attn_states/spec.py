@@ -10,7 +10,7 @@ LOWEST = -float(np.finfo(np.float32).max)
 VALUES = (*patchwork.FINITE, "subnormal", "nan")  # a weight that is zero in fp32 only would make NaN of an infinity
 APART = 80.0
 """The smaller weight is still a normal number then, and its value may be the larger one by far."""
-SUMS = ("uniform", "ties", "negative", "deep", "large", "zeros", "nan")
+SUMS = ("uniform", "ties", "negative", "deep", "bottom", "large", "zeros", "nan")
 
 
 def inputs(rng, distribution, T, H, D):

@@ -50,9 +50,9 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
             values = xp.asarray([nan, nan, infinity, -infinity, -1.0, 0.0, 1.0, 2.0], dtype="float32")
             return values[rng.integers(name, (count,), 0, 8)]
         case "negative":
-            kinds = ("uniform", "large", "negative", "deep", "lowest")
+            kinds = ("uniform", "large", "negative", "deep", "bottom", "lowest")
             return -xp.abs(rng.floats(name, (count,), "patchwork", kinds=kinds))
-    values = rng.floats(name, (count,), distribution)
+    values = rng.floats(name, (count,), distribution, kinds=patchwork.ORDERED)
     values = xp.where(values != values, xp.abs(values), values)  # NaN
     if distribution == "patchwork":
         small = (

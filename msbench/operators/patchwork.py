@@ -68,21 +68,25 @@ KINDS: MappingProxyType[str, Kind] = MappingProxyType(
         "negative": Kind(scale=35.0, offset=-65.0),
         # From where a logistic function is nearly 1 to where exp overflows in fp32.
         "positive": Kind(scale=35.0, offset=65.0),
+        "brim": Kind(scale=4.0, offset=84.0),  # exp of it is finite in fp32, and not the sum of some
         "deep": Kind(scale=8.0, offset=-320.0),  # exp of it is zero in fp32
         # Below what stands for minus infinity here and there: -10⁴, -65504.
         "abyss": Kind(scale=2.0**10, offset=-(2.0**17)),
+        "bottom": Kind(scale=2.0**125, offset=-(2.0**126)),  # the same: -10³⁰
         "large": Kind(scale=2.0**40),
         "tiny": Kind(scale=2.0**-56),
         "subnormal": Kind(),  # below 2^-127
         "gaps": Kind(share=3 / 4, a=-_INFINITY, b=-_INFINITY),
         "lowest": Kind(share=1.0, a=-_INFINITY, b=-_INFINITY),
-        "lone": Kind(a=_INFINITY, b=-_INFINITY),  # its share, too
+        "lone": Kind(a=_INFINITY, b=-_INFINITY),  # its share, too; every other time the last is infinite
         "infinities": Kind(share=1 / 16, a=_INFINITY, b=-_INFINITY),
         "nan": Kind(share=1 / 16, a=_NAN, b=-_NAN),
     }
 )
 
-EVERY = tuple(KINDS)
+ORDERED = tuple(KINDS)
+"""For operators that look for the largest."""
+EVERY = tuple(kind for kind in KINDS if kind != "bottom")
 """For operators that work on each element alone, or move it."""
 NONFINITE = ("gaps", "lowest", "lone", "infinities", "nan")
 SMALL = ("uniform", "few", "spiked", "ties", "zeros", "negative", "tiny")
@@ -131,6 +135,8 @@ def draw(
     limit = xp.asarray([int(share * 2**20) for share in shares], dtype="uint64")
     others = xp.asarray([value for row in rows for value in (row.a, row.b)], dtype="float32")
 
+    lone = kinds.index("lone") if "lone" in kinds else None
+
     # As bits: CuPy makes zero of what is subnormal wherever it computes or converts.
     subnormal = kinds.index("subnormal") if "subnormal" in kinds else None
 
@@ -142,7 +148,10 @@ def draw(
             tiniest = (bits >> 42) + ((bits >> 41) & 1) * 2**31
             number = xp.where(kind == subnormal, tiniest.astype("uint32").view("float32"), number)
         other = others[2 * kind + ((bits >> 20) & 1).astype("int32")]
-        return xp.where((bits & (2**20 - 1)) < limit[kind], other, number)
+        given = (bits & (2**20 - 1)) < limit[kind]
+        if lone is not None:
+            given |= (kind == lone) & cut.last(index) & ((bits >> 21) & 1).astype("bool")
+        return xp.where(given, other, number)
 
     if not dotted:
         return rng.fill(name, shape, "float32", value)
@@ -199,7 +208,7 @@ def _share(kind: str, size: int) -> float:
         case "few":
             return max(0.0, 1 - FEW / size)
         case "lone":
-            return 1 / size
+            return 1 / (2 * size)
     return KINDS[kind].share
 
 
@@ -221,19 +230,19 @@ def _scattered(rng: Any, name: str, count: int, kinds: int) -> Any:
 
 @dataclass(frozen=True)
 class _Cut:
-    """How an array is cut: ``count`` patches of ``size`` elements, and the patch ``of`` the elements with some flat indices."""
+    """How an array is cut: ``count`` patches of ``size`` elements; of elements, by their flat indices, the patch and whether each is its last."""
 
     count: int
     size: int
     of: Callable[[Any], Any]
+    last: Callable[[Any], Any]
 
 
 def _lines(shape: tuple[int, ...], axis: int) -> _Cut:
     axis %= len(shape)
     length, inner = shape[axis], prod(shape[axis + 1 :])
-    if inner == 1:
-        return _Cut(prod(shape[:axis]), length, lambda index: index // length)
-    return _Cut(prod(shape[:axis]) * inner, length, lambda index: index // (length * inner) * inner + index % inner)
+    of = (lambda i: i // length) if inner == 1 else (lambda i: i // (length * inner) * inner + i % inner)
+    return _Cut(prod(shape[:axis]) * inner, length, of, lambda i: i // inner % length == length - 1)
 
 
 def _tiles(shape: tuple[int, ...], tile: tuple[int, int]) -> _Cut:
@@ -241,9 +250,14 @@ def _tiles(shape: tuple[int, ...], tile: tuple[int, int]) -> _Cut:
     width, (high, wide) = shape[-1], tile
     across = -(-width // wide)
     count = -(-prod(shape[:-1]) // high) * across
-    return _Cut(count, high * wide, lambda index: index // width // high * across + index % width // wide)
+    return _Cut(
+        count,
+        high * wide,
+        lambda i: i // width // high * across + i % width // wide,
+        lambda i: (i // width % high == high - 1) & (i % width % wide == wide - 1),
+    )
 
 
 def _runs(rng: Any, name: str, size: int) -> _Cut:
     length = 1 + rng.position(f"{name} run", max(1, min(LONGEST_RUN, size // FEWEST_RUNS)))
-    return _Cut(-(-size // length), length, lambda index: index // length)
+    return _Cut(-(-size // length), length, lambda i: i // length, lambda i: i % length == length - 1)
