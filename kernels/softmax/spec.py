@@ -19,7 +19,9 @@ def bound(xp, u, out, x, N, C):
     # itself; the sum inherits the mean of that, loses what is small, and adds its own growth, twice if it follows a
     # running maximum. In sorted rows neighbours are alike, and so are the sum's roundings.
     lost = xp.sum(bounds.absorbed(xp, y), axis=1, keepdims=True)
-    growth = bounds.growth(xp, C, bounds.alike(xp, y, axis=1))[:, None]
+    # Equal ones are alike whatever lies between them.
+    equal = xp.sum((y[:, 1:] == y[:, :-1]) & (y[:, 1:] > 0), axis=1) / C
+    growth = bounds.growth(xp, C, xp.maximum(bounds.alike(xp, y, axis=1), equal))[:, None]
     relative = 3 * (distance + mean_distance) + lost + 2 * growth + 64
     # A second rounding to the element type is allowed: cuDNN's bf16 softmax is not within one.
     return bounds.rounded(xp, u, y, (relative * bounds.FP32_ROUNDOFF + u) * y)

@@ -178,22 +178,18 @@ def _dot(rng: Any, name: str, array: Any, most: int, paired: bool = False) -> An
 
 
 def _structured(rng: Any, name: str, shape: tuple[int, ...]) -> Any:
-    """Products of a factor of the row and one of the column, which read the same backwards: of rank one and symmetric.
-
-    Either factor, or both, may be the same everywhere, so that all rows, all columns or all elements are equal.
-    """
+    """Products of a factor of the row and one of the column, which read the same backwards: of rank one and symmetric."""
     width, rows = shape[-1], prod(shape[:-1])
-    structure = rng.position(f"{name} factors", 4)
-    across = _mirrored(rng, f"{name} across", width, structure % 2)
-    down = across if rows == width and structure == 3 else _mirrored(rng, f"{name} down", rows, structure // 2)
+    across = _mirrored(rng, f"{name} across", width)
+    down = across if rows == width else _mirrored(rng, f"{name} down", rows)
     return (down[:, None] * across).reshape(shape)
 
 
-def _mirrored(rng: Any, name: str, length: int, varied: int) -> Any:
-    """±1 and ±2, or one of them."""
+def _mirrored(rng: Any, name: str, length: int) -> Any:
+    """±1 and ±2."""
     index = rng.xp.arange(length)
     values = rng.xp.asarray([-2, -1, 1, 2], dtype="float32")[rng.integers(name, (length,), 0, 4)]
-    return values[rng.xp.minimum(index, length - 1 - index) * varied]
+    return values[rng.xp.minimum(index, length - 1 - index)]
 
 
 def chunk(rng: Any, name: str, most: int) -> int:
