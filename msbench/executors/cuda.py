@@ -8,7 +8,7 @@ import secrets
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -387,6 +387,11 @@ class CudaExecutor:
         self._finish_own_work()
         self.turn.take(alone=alone)
 
+    def leave(self) -> None:
+        """The same: nobody is to wait for it."""
+        self._finish_own_work()
+        self.turn.leave()
+
     def measure(self, problem: Problem, runners: Sequence[Runner], plan: Plan) -> list[Measurement]:
         """See ``protocols.Executor``."""
         subjects = [runner for runner in runners if isinstance(runner, GpuRunner)]
@@ -399,17 +404,32 @@ class CudaExecutor:
         trusted = [plan.trusted and s.candidate.origin in (Origin.NAIVE, Origin.LIBRARY) for s in subjects]
         suspicious = [suspects(op, replace(plan, trusted=one), case) for one in trusted]
         xp = module(problem, self.xp)
+        verifier = Verifier(
+            problem,
+            arenas := list[Arena](),
+            plan.seed,
+            xp,
+            draw=partial(secrets.randbits, 64),
+            permuted=not plan.whole_calls,
+            turn=self,
+        )
         with ExitStack() as memory:
+            verifier.beside_others()
+            inputs: Iterable[Any] = (generate(problem, plan.seed + number, xp) for number in sets)
+            if xp is not self.xp:
+                with span("inputs"):
+                    inputs = list(inputs)
+                self.take(alone=True)  # what is done on the device is done at once
             memory.callback(pool.shrink, self.xp)  # what is verified afterwards takes some
-            memory.callback(self.take, alone=False)
-            arenas = [memory.enter_context(within_reach(self.arena(layout), xp)) for _ in sets]
+            arenas += [memory.enter_context(within_reach(self.arena(layout), xp)) for _ in sets]
             with span("inputs"):
-                for number, arena in enumerate(arenas):
-                    arena.write_inputs(generate(problem, plan.seed + number, xp))
+                for arena, drawn in zip(arenas, inputs, strict=True):
+                    arena.write_inputs(drawn)
                     arena.poison(POISONS[0])  # a call sees around its arrays what it sees when it is checked
                     arena.send()
             workspace = self._memory.take(_LENT_WORKSPACE)
             memory.callback(self._give_back, workspace)
+            memory.callback(self.take, alone=False)
             pool.shrink(self.xp)
             settings = timing.Settings(
                 group=self._group_id(case, subjects),
@@ -426,15 +446,7 @@ class CudaExecutor:
                 Job.of(op, case, [arena.there for arena in arenas], poison=True, workspace=workspace),
                 case,
                 settings,
-                Verifier(
-                    problem,
-                    arenas,
-                    plan.seed,
-                    xp,
-                    draw=partial(secrets.randbits, 64),
-                    permuted=not plan.whole_calls,
-                    turn=self,
-                ),
+                verifier,
                 self._nvml.telemetry(),
                 turn=self,
             )

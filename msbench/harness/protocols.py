@@ -223,9 +223,15 @@ class Turn(Protocol):
     def take(self, *, alone: bool) -> None:
         """Wait until nobody else is at work on the device (``alone``), or nobody alone; be at work until the next turn."""
 
+    def leave(self) -> None:
+        """Be at work on the device no longer."""
+
 
 class _OnlyTurn:
     def take(self, *, alone: bool) -> None:
+        pass
+
+    def leave(self) -> None:
         pass
 
 
@@ -235,7 +241,10 @@ ONLY_TURN: Turn = _OnlyTurn()
 
 @runtime_checkable
 class TakesTurns(Protocol):
-    """An executor that times with the device to itself, and does the rest of what ``measure`` does beside others."""
+    """An executor that times with the device to itself, and does the rest of what ``measure`` does beside others.
+
+    ``measure`` begins when it is not at work there, and ends beside others.
+    """
 
     turn: Turn
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from msbench.errors import DeviceError
 from msbench.gpu.timing.permute import permute
 from msbench.gpu.timing.track import BRIEFLY_BUSY_S, Compared, Track
@@ -41,7 +43,7 @@ class Verifier:
 
     def timed(self, turn: int) -> Comparison:
         """See ``rounds.Verify``: on the inputs that are timed."""
-        self.turn.take(alone=False)
+        self.beside_others()
         number = turn % len(self.arenas)
         with span("inputs"):
             inputs = generate(self.problem, self.seed + number, self.xp)
@@ -52,12 +54,19 @@ class Verifier:
 
         Assumptions from sampling the inputs are wrong now.
         """
-        self.turn.take(alone=False)
+        self.beside_others()
         with span("inputs"):
             inputs = generate(self.problem, self.seed, self.xp)
             others = outliers(self.problem, self.seed + len(self.arenas), self.xp)
             touch(self.problem, self.seed, inputs, others, self.xp)
         return Comparison(self, 0, inputs, self.draw(), self.draw())
+
+    def beside_others(self) -> None:
+        """For what follows: others may be at work on the device, and where it is all done in the host's memory one may be alone there."""
+        if self.xp is np:
+            self.turn.leave()
+        else:
+            self.turn.take(alone=False)
 
 
 @dataclass
@@ -73,18 +82,21 @@ class Comparison:
 
     def batch(self, track: Track) -> tuple[tuple[float, ...], Failure | None]:
         """Run it; its times, and what is wrong with what was written. Raises what ``Track.batch`` raises."""
-        turn = self.verifier.turn
+        arena, turn = self.verifier.arenas[self.number], self.verifier.turn
         for _ in range(_TRIES):
-            turn.take(alone=False)
-            self._arrange()
+            self.verifier.beside_others()
+            arena.write_inputs(self.inputs)
+            arena.poison(POISONS[0])
             turn.take(alone=True)
+            arena.send()
             track.subject.busy(BRIEFLY_BUSY_S)
             samples, told = track.compared(self.number, self.drawn, self.which)
             if samples:
                 break
         else:
             raise DeviceError("The host takes too long to enqueue a batch: something else keeps it busy.")
-        turn.take(alone=False)
+        arena.fetch()
+        self.verifier.beside_others()
         with span("compare"):
             return samples, self._look(told)
 
@@ -100,17 +112,11 @@ class Comparison:
         arena.poison(POISONS[0])
         arena.send()
         track.subject.hot(1, 1, warm=False)
-        self.verifier.turn.take(alone=False)
+        arena.fetch()
+        self.verifier.beside_others()
         inputs = self._moved(track.repetitions)
         with span("compare"):
             return _look(arena, self._expect(inputs), inputs, "in a row of calls")
-
-    def _arrange(self) -> None:
-        """Write the inputs."""
-        arena = self.verifier.arenas[self.number]
-        arena.write_inputs(self.inputs)
-        arena.poison(POISONS[0])
-        arena.send()
 
     def _look(self, told: Compared) -> Failure | None:
         if told.kept not in self._expected:
@@ -135,7 +141,6 @@ def _look(
     arena: Arena, expectation: Expectation, inputs: Mapping[str, Any], when: str = "while it was timed"
 ) -> Failure | None:
     """``inputs``: as they must be now."""
-    arena.fetch()
     found = look(arena, expectation, inputs=inputs)
     if not found.intact:
         outside = bool(arena.damaged_redzones())

@@ -246,22 +246,16 @@ class Checking:
     def _finished_by(self, referee: Referee, number: int, command: str) -> list[Evaluation]:
         """Raises what ``Group.finish`` raises."""
         job, turn = self._jobs[number], Turn(self._turns)
-        with ExitStack() as inside:  # also where the referee ends in between
-            inside.callback(turn.leave)
+        with ExitStack() as at_work, ExitStack() as inside:  # also where the referee ends in between
+            at_work.callback(turn.leave)
 
             def enter(case: Case) -> None:
                 turn.leave()  # who waits for memory keeps nobody from timing
                 inside.enter_context(self._room_to_measure.enter(job.task.operator, case))
-                turn.enter(alone=False)
-
-            def leave() -> None:
-                inside.close()
-                turn.enter(alone=False)
-                inside.callback(turn.leave)
 
             turn.enter(alone=False)
-            hears: Hears = {"enter": enter, "leave": leave, "turn": turn.enter}
-            return self._called(referee, job, hears, "finish", number, command)
+            asked: Hears = {"enter": enter, "leave": inside.close, "take_turn": turn.enter, "leave_turn": turn.leave}
+            return self._called(referee, job, asked, "finish", number, command)
 
     def _again(self, number: int, command: str) -> list[Evaluation] | JobError | None:
         """One that found the device full gets it to itself, and a second chance: once nobody else is at work, who would have to

@@ -233,7 +233,7 @@ class _Coordinator:
     def __init__(self, link: Connection) -> None:
         self._link = link
         self._lock = threading.Lock()  # builds are asked for by several threads
-        self._is_alone = False
+        self._alone: bool | None = None  # where it is not at work
 
     def _ask(self, name: str, *arguments: Any) -> Any:
         with self._lock:
@@ -252,18 +252,29 @@ class _Coordinator:
         found: BuildResult = self._ask("build", candidate)
         return found
 
+    def begin(self) -> None:
+        """A turn beside others has begun."""
+        self._alone = False
+
     def take(self, *, alone: bool) -> None:
         """See ``protocols.Turn``."""
-        if alone != self._is_alone:
+        if alone is not self._alone:
             with span("wait for the device"):
-                self._ask("turn", alone)
-            self._is_alone = alone
+                self._ask("take_turn", alone)
+            self._alone = alone
+
+    def leave(self) -> None:
+        """See ``protocols.Turn``."""
+        if self._alone is not None:
+            self._ask("leave_turn")
+            self._alone = None
 
     @contextmanager
     def room(self, problem: Problem) -> Iterator[None]:
         """While a case is checked or measured."""
         with span("wait for room"):
             self._ask("enter", problem.case)
+        self._alone = None
         try:
             yield
         finally:
@@ -314,9 +325,11 @@ class _Referee:
         if number in self._put_by:
             self._held[number] = self._put_by.pop(number)
         held = self._held[number]
+        self._coordinator.begin()
         try:
             return held.group.finish(command), _recorded(held)
         finally:
+            self._coordinator.take(alone=False)
             held.group.rest()
 
     def whole(self, job: Assignment, command: str) -> tuple[list[Evaluation], Recorded | None]:

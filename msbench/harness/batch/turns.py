@@ -49,7 +49,7 @@ class Turns:
 
 
 class Turn:
-    """One that is beside others, or alone, as it needs to be; or waits for something and is not at work."""
+    """One that is beside others, or alone, as it needs to be; or does something else, and is not at work."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns

@@ -38,6 +38,9 @@ class Noted:
     def take(self, *, alone: bool) -> None:
         self.alone = alone
 
+    def leave(self) -> None:
+        self.alone = False
+
 
 def measured_on(
     gpu: FakeGpu, case: Case, *runners: GpuRunner, budget_s: float = 1.0, turn: Turn = ONLY_TURN

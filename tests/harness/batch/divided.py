@@ -136,7 +136,7 @@ class ToldRunner(FakeRunner):
 class Beside(Divided):
     """``dies``, ``hangs``, ``lost``, ``full``, ``short``, ``slow``: what happens when one operator is checked or measured.
 
-    ``times``: each measurement has a part that it does alone, between two that it does beside others.
+    ``times``: each measurement has a part that it does elsewhere, one that it does alone and one that it does beside others.
     """
 
     workers: list[WorkerProcess] = field(default_factory=list)
@@ -176,7 +176,10 @@ class Beside(Divided):
         if self.behaviour.get("full") == op.name and len(self.open_now) > len(runners):
             raise MemoryError
         if "times" in self.behaviour:
-            for alone in (False, True, False):
+            self.turn.leave()
+            with self.noted("elsewhere", op.name):
+                time.sleep(0.05)
+            for alone in (True, False):
                 self.turn.take(alone=alone)
                 with self.noted("timed" if alone else "beside", op.name):
                     time.sleep(0.05)

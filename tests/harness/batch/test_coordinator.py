@@ -144,7 +144,8 @@ def test_several_tasks_are_measured_side_by_side_but_each_is_timed_alone(
     found = list(evaluate_all(divided, jobs(ops, *(f"op{n}" for n in range(4))), command="test", progress=Told()))
     assert all(isinstance(results, list) and results[0].status is Status.PASSED for _, results in found)
     lines = [line.split() for line in (divided.folder / "timeline").read_text().splitlines()]
-    parts = [(what, float(began), float(ended)) for what, began, ended in lines if what in ("beside", "timed")]
+    kinds = ("elsewhere", "beside", "timed")
+    parts = [(what, float(began), float(ended)) for what, began, ended in lines if what in kinds]
     assert len(parts) == 3 * 2 * 4  # two cases of four tasks, each in three parts
 
     def together(*kinds: str) -> int:
@@ -156,7 +157,7 @@ def test_several_tasks_are_measured_side_by_side_but_each_is_timed_alone(
         )
 
     assert together("timed") == together("timed", "beside") == 0
-    assert together("beside")
+    assert together("beside") and together("elsewhere", "timed")
 
 
 def test_those_that_want_to_be_alone_have_their_turns_one_after_another() -> None:
