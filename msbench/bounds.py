@@ -11,7 +11,6 @@ References:
 
 from __future__ import annotations
 
-from functools import cached_property
 from math import sqrt
 from typing import Any
 
@@ -95,84 +94,55 @@ def probabilistic(terms: int) -> float:
     return CONFIDENCE * FP32_ROUNDOFF * sqrt(terms)
 
 
-class Factor:
-    """A factor of matrix products, and what their bounds ask of it: worked out once, whatever it is multiplied with.
-
-    ``values`` is […, m, k] for the left one, which is summed over ``axis`` -1; see ``product``.
-    """
-
-    def __init__(self, xp: Any, values: Any, axis: int) -> None:
-        self.values = values
-        self.axis = axis
-        self._xp = xp
-
-    @cached_property
-    def alike(self) -> Any:
-        """How ``alike`` neighbours are along the axis."""
-        return alike(self._xp, self.values, self.axis)
-
-    @cached_property
-    def large(self) -> Any:
-        """Which elements are more than ``NEGLIGIBLE`` of the largest along the axis."""
-        sizes = self._xp.abs(self.values)
-        return sizes > NEGLIGIBLE * self._xp.max(sizes, axis=self.axis, keepdims=True)
-
-    @cached_property
-    def has(self) -> tuple[bool, bool]:
-        """Whether it has elements that are not large, and whether some of these are not zero."""
-        xp = self._xp
-        facts = xp.stack([some(~self.large, xp), some((self.values != 0) != self.large, xp)])
-        small, negligible = facts.tolist()  # a GPU is asked but once
-        return small, negligible
-
-
 def product(xp: Any, left: Any, right: Any) -> Any:
     """The error of ``left @ right`` in fp32, in any order of summation, as an array of the product's shape.
 
-    ``left`` is […, m, k] and ``right`` […, k, n] or, for a vector, [k]; either may be a ``Factor``. It is λ·v·√t times the largest partial sum (Higham
+    ``left`` is […, m, k] and ``right`` […, k, n] or, for a vector, [k]. It is λ·v·√t times the largest partial sum (Higham
     and Mary 2019, theorem 3.1), taken as the largest of eight plus √Σ(terms²). t is how many of the products have two large
     factors: of more than ``NEGLIGIBLE`` of the largest in their row of ``left`` or column of ``right``. Other products may be
     lost, each at most once, since adding a number to a sum errs by no more than the number: their sizes are added.
     Where neighbours in that row and in that column are ``alike``, so are their products and the roundings of the sum: there
     the factor is at least t·v, which is always true (Higham 2002, equation 4.4), times both likenesses.
     """
-    if not isinstance(left, Factor):
-        left = Factor(xp, left, -1)
-    if not isinstance(right, Factor):
-        right = Factor(xp, right, right.ndim - 2 if right.ndim > 1 else 0)
-    a, b, depth = left.values, right.values, right.axis
-    terms = a.shape[-1]
+    terms = left.shape[-1]
+    depth = right.ndim - 2 if right.ndim > 1 else 0  # the axis of `right` that is summed over
     partial = largest = 0.0
     step = -(-terms // PARTIAL_SUMS)
     for start in range(0, terms, step):
         part = slice(start, start + step)
-        partial = partial + a[..., part] @ b[(slice(None),) * depth + (part,)]
+        a, b = left[..., part], right[(slice(None),) * depth + (part,)]
+        partial = partial + a @ b
         largest = xp.maximum(largest, xp.abs(partial))
     del partial  # of 16384 rows and columns it is 2 GiB
-    largest += xp.sqrt((a * a) @ (b * b))
-    rows, columns = left.alike, right.alike
-    if b.ndim > 1:
+    largest += xp.sqrt((left * left) @ (right * right))
+    rows, columns = alike(xp, left, -1), alike(xp, right, depth)
+    if right.ndim > 1:
         rows, columns = rows[..., None], columns[..., None, :]
-    count, lost = _large_terms(xp, left, right)
+    count, lost = _large_terms(xp, left, right, depth)
     largest *= xp.maximum(rows * columns * count, CONFIDENCE * xp.sqrt(count))
     largest *= FP32_ROUNDOFF
     largest += lost
     return largest
 
 
-def _large_terms(xp: Any, left: Factor, right: Factor) -> tuple[Any, Any]:
+def _large_terms(xp: Any, left: Any, right: Any, depth: int) -> tuple[Any, Any]:
     """Of each sum in ``left @ right``: how many of its products have two large factors, and the sizes of the others added up."""
-    small_left, negligible_left = left.has
-    small_right, negligible_right = right.has
+    large, facts = [], []
+    for array, axis in ((left, -1), (right, depth)):
+        sizes = xp.abs(array)
+        large.append(sizes > NEGLIGIBLE * xp.max(sizes, axis=axis, keepdims=True))
+        del sizes  # as in `alike`
+        facts += [some(~large[-1], xp), some((array != 0) != large[-1], xp)]
+    of_left, of_right = large
+    small_left, negligible_left, small_right, negligible_right = xp.stack(facts).tolist()  # a GPU is asked but once
     if not (small_left or small_right):
-        return xp.asarray(float(left.values.shape[-1])), 0.0
+        return xp.asarray(float(left.shape[-1])), 0.0
     # Of zeros and ones, in float32: exact up to 2^24 terms.
-    count = (left.large.astype("float32") @ right.large.astype("float32")).astype("float64")
+    count = (of_left.astype("float32") @ of_right.astype("float32")).astype("float64")
     if not (negligible_left or negligible_right):
         return count, 0.0
-    a, b = xp.abs(left.values), xp.abs(right.values)
-    whole = a @ b
-    whole -= xp.where(left.large, a, 0.0) @ xp.where(right.large, b, 0.0)
+    whole = xp.abs(left) @ xp.abs(right)
+    whole -= xp.where(of_left, xp.abs(left), 0.0) @ xp.where(of_right, xp.abs(right), 0.0)
     return count, xp.maximum(whole, 0.0, out=whole)
 
 

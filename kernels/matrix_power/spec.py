@@ -1,7 +1,5 @@
 """matrix_power: a chain of matrix products, each of which has to wait for the one before."""
 
-from functools import cache
-
 from msbench import bounds
 from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
@@ -10,6 +8,8 @@ ROUNDINGS = 4.0
 """Roundings of an intermediate power's elements to the element type are independent and at most u each; a weighted sum of
 them stays below this times the root of the sum of squares, which is seven standard deviations or more (each is u/√3 or
 less)."""
+AT_ONCE = 2**24
+"""Elements of products whose errors are worked out together."""
 SPIKED_SIZE = 32.0
 """What the spiked distribution is divided by besides: √(256²/64), the size of its rows next to uniform ones'."""
 
@@ -73,25 +73,35 @@ def bound(xp, u, out, A, N, P):
     if P == 1:
         return xp.full(1, bounds.EITHER_ZERO)
     power = powers(xp, A, P)
-    left, right = ([bounds.Factor(xp, one, axis) for one in power] for axis in (-1, 0))
-    error = cache(lambda i, j: bounds.product(xp, left[i], right[j]))  # chains share products
+    every = chains(P)
+    error = errors(xp, power, sorted({factors for chain in every for factors in chain.values()}))
     largest = 0.0
-    for chain in chains(P):
+    for chain in every:
         largest = xp.maximum(largest, chain_error(xp, u, power, chain, P, error))
     return bounds.rounded(xp, u, out["B"], largest)
+
+
+def errors(xp, power, products):
+    """The own error of each product A^i·A^j, by (i, j): of small matrices of many at once, each step of which takes a GPU as long."""
+    step, found = max(1, AT_ONCE // power[1].size), {}
+    for start in range(0, len(products), step):
+        some = products[start : start + step]
+        left, right = (xp.stack([power[factors[side]] for factors in some]) for side in (0, 1))
+        found.update(zip(some, bounds.product(xp, left, right), strict=True))
+    return found
 
 
 def chain_error(xp, u, power, chain, P, error):
     """The error of A^P by one chain: the last product's own, and what the errors of the other products grow to.
 
-    ``error(i, j)`` is the own error of the product A^i·A^j.
+    ``error`` has the own error of each product A^i·A^j, by (i, j).
 
     An error E of A^q becomes Σᵢ A^i·E·A^(P-q-i). Elements of E are independent, so the squares add up: their weights are
     the squares of that map's coefficients, written out as pairs of positions.
     """
     squares = xp.zeros(power[P].shape)
     for q, positions in occurrences(chain, P).items():
-        own = error(*chain[q]) + ROUNDINGS * u * xp.abs(power[q])
+        own = error[chain[q]] + ROUNDINGS * u * xp.abs(power[q])
         own *= own
         for index, i in enumerate(positions):
             for k in positions[index:]:
@@ -99,7 +109,7 @@ def chain_error(xp, u, power, chain, P, error):
                 term = left[:, None] * own if left.ndim == 1 else left @ own
                 term = term * right if right.ndim == 1 else term @ right
                 squares = squares + (1 if i == k else 2) * term
-    return error(*chain[P]) + xp.sqrt(xp.maximum(squares, 0.0))
+    return error[chain[P]] + xp.sqrt(xp.maximum(squares, 0.0))
 
 
 def weights(power, i, k):

@@ -413,6 +413,7 @@ class CudaExecutor:
             permuted=not plan.whole_calls,
             turn=self,
         )
+        series = self._nvml.telemetry()
         with ExitStack() as memory:
             verifier.beside_others()
             inputs: Iterable[Any] = (generate(problem, plan.seed + number, xp) for number in sets)
@@ -447,7 +448,7 @@ class CudaExecutor:
                 case,
                 settings,
                 verifier,
-                self._nvml.telemetry(),
+                series,
                 turn=self,
             )
 
