@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from msbench.archive import integrity
 from msbench.archive.merge import merge
@@ -15,7 +16,7 @@ from msbench.archive.superseded import drop_superseded
 from msbench.errors import IntegrityError, StoreError
 from msbench.figures.proven import unproven
 from msbench.scratch import scratch
-from msbench.store import packed
+from msbench.store import packed, samples
 from msbench.store.engine import explained, shown
 from msbench.store.identity import table_of
 from msbench.store.store import Store
@@ -97,7 +98,7 @@ def _write(merged: Store, fresh: Path, keys: packed.Keys) -> None:
     with Store.snapshot(fresh) as again, again.raw() as read, merged.raw() as meant:
         for table in map(table_of, TABLES):
             query = f'SELECT * FROM "{table.name}" ORDER BY ' + ", ".join(key.name for key in table.primary_key)
-            if list(read.execute(query)) != list(meant.execute(query)):
+            if [*map(_plain, read.execute(query))] != [*map(_plain, meant.execute(query))]:
                 raise StoreError(f"Table {table.name} changes when packed: nothing was published.")
 
 
@@ -108,3 +109,8 @@ def _replace(fresh: Path, target: Path) -> None:
         os.fsync(file.fileno())
     fresh.chmod(0o644)
     fresh.replace(target)
+
+
+def _plain(row: Sequence[Any]) -> list[Any]:
+    """A row with its samples as they are, whatever compressed them."""
+    return [samples.plain(value) if isinstance(value, bytes) else value for value in row]

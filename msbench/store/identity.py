@@ -11,6 +11,7 @@ from sqlalchemy import Boolean, Float, Integer, LargeBinary, Table
 from sqlmodel import SQLModel
 
 from msbench.model import digest
+from msbench.store import samples
 from msbench.store.tables import (
     CaseRow,
     CeilingsRow,
@@ -42,21 +43,34 @@ def canonical(value: Any) -> str:
     return _CANONICAL.encode(value)
 
 
-def content(model: type[SQLModel], values: Values, without: tuple[str, ...] = ("id",)) -> str:
-    """The canonical text of a row. Numbers get their column's type first: a float column gives 3 back as 3.0."""
+def content(
+    model: type[SQLModel],
+    values: Values,
+    without: tuple[str, ...] = ("id",),
+    counts: Callable[[bytes], bytes] = samples.plain,
+) -> str:
+    """The canonical text of a row. Numbers get their column's type first: a float column gives 3 back as 3.0.
+
+    ``counts``: what of samples does.
+    """
     plain: dict[str, Any] = {}
-    for name, typed in _typed(model, without):
+    for name, typed in _typed(model, without, counts):
         value = values[name]
         plain[name] = value if value is None or typed is None else typed(value)
     return canonical(plain)
 
 
 @cache
-def _typed(model: type[SQLModel], without: tuple[str, ...]) -> list[tuple[str, Callable[[Any], Any] | None]]:
+def _typed(
+    model: type[SQLModel], without: tuple[str, ...], counts: Callable[[bytes], bytes]
+) -> list[tuple[str, Callable[[Any], Any] | None]]:
     """A table's columns, and what gives their values their type: looked up once, as a database has many rows."""
 
+    def fingerprint(value: Any) -> str:
+        return digest(counts(bytes(value)))
+
     def of(kind: object) -> Callable[[Any], Any] | None:
-        types = ((Float, float), (Boolean, bool), (Integer, int), (LargeBinary, lambda value: digest(bytes(value))))
+        types = ((Float, float), (Boolean, bool), (Integer, int), (LargeBinary, fingerprint))
         return next((typed for one, typed in types if isinstance(kind, one)), None)
 
     return [(column.name, of(column.type)) for column in table_of(model).columns if column.name not in without]
@@ -65,6 +79,12 @@ def _typed(model: type[SQLModel], without: tuple[str, ...]) -> list[tuple[str, C
 def content_id(model: type[SQLModel], values: Values) -> str:
     """The id of a row that is nothing but its content: all columns except ``id``."""
     return digest(table_of(model).name, content(model, values))
+
+
+def renamed(values: Values) -> str:
+    """The id of a measurement that may have one from when the compression of its samples counted; that of a changed row stays wrong."""
+    before = digest(table_of(MeasurementRow).name, content(MeasurementRow, values, counts=bytes))
+    return content_id(MeasurementRow, values) if before == values["id"] else str(values["id"])
 
 
 def is_itself(row: SQLModel) -> bool:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import Connection, func, inspect, select, text
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from msbench.errors import StoreError
-from msbench.store.identity import table_of
+from msbench.store.identity import renamed, table_of
 from msbench.store.tables import TABLES, MigrationRow
 from msbench.store.views import VIEWS
 
@@ -151,6 +152,14 @@ def _7_notes(connection: Connection) -> None:
     connection.execute(text("CREATE INDEX ix_notes_step_id ON notes (step_id)"))
 
 
+def _8_measurements(connection: Connection) -> None:
+    """Ids of measurements by their samples, not by how these are compressed."""
+    for row in map(dict[str, Any], connection.execute(text("SELECT * FROM measurement")).mappings().all()):
+        names = {"before": row["id"], "now": renamed(row)}
+        if names["now"] != names["before"]:
+            connection.execute(text("UPDATE measurement SET id = :now WHERE id = :before"), names)
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _1_everything,
     _2_trials,
@@ -159,6 +168,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _5_ledger,
     _6_predicted_cases,
     _7_notes,
+    _8_measurements,
 )
 
 

@@ -6,6 +6,7 @@ It is an SQLite file too, with the same tables and column names, and differs in 
 - 32 hexadecimal digits are 16 bytes,
 - the long texts of a column are compressed together, about 1 MiB of them at a time: the first is the letter ``x`` and an xz
   stream of them all, a JSON list, and ``+`` stands for each of the others, in the order of their rows,
+- so are samples, as ``samples.plain`` gives them, each with its length before it, 4 bytes,
 - a long value that an earlier row has in the same column is ``=`` and that row's key,
 - of a case NULL stands for what its name tells: dimensions, scalars and distribution,
 - the checks of an evaluation, and the trials of one recording, are one row of a table of its own (``check_packed``): the
@@ -32,12 +33,14 @@ from sqlalchemy import JSON, Column, Float, LargeBinary, Table
 from sqlmodel import SQLModel
 
 from msbench.errors import IntegrityError
-from msbench.store.identity import content_id, table_of
+from msbench.store import samples
+from msbench.store.identity import content_id, renamed, table_of
 from msbench.store.tables import (
     TABLES,
     CaseRow,
     CheckRow,
     LedgerRow,
+    MeasurementRow,
     MigrationRow,
     NotesRow,
     RecordRow,
@@ -46,12 +49,13 @@ from msbench.store.tables import (
 )
 from msbench.store.views import VIEWS
 
-FORMAT = 6
+FORMAT = 7
 """``PRAGMA user_version`` of a packed file; an ordinary one has 0.
 
 In one with 1 no value refers to another row's, in one with 2 streams have no dictionary and ids are whole, in one with 3 only
 texts of 120 characters and more refer, up to 4 each long text is the letter ``z`` and a zlib stream, whose dictionary is the
-last 32 KiB of the long texts before it in its column, and up to 5 a case has what its name tells, too.
+last 32 KiB of the long texts before it in its column, up to 5 a case has what its name tells, too, and up to 6 samples are as
+in an ordinary database, and measurements' ids follow from the bytes of these.
 """
 
 _LONG = 120
@@ -69,6 +73,9 @@ _PAGE = 8192
 _MOST = 1 << 28
 """Bytes of a row: a few can be made to unpack to any number."""
 _HEX = re.compile("[0-9a-f]{32}")
+
+_SAMPLES_TOGETHER = 7
+"""The first format with that."""
 
 _LATER_COLUMNS: Mapping[type[SQLModel], frozenset[str]] = {StepRow: frozenset({"predicted_cases"})}
 """Columns that a later migration brought: files of before lack them."""
@@ -88,17 +95,27 @@ Keys = dict[str, dict[Any, int]]
 
 def is_packed(connection: sqlite3.Connection) -> bool:
     """Whether a file is a published database."""
-    return bool(connection.execute("PRAGMA user_version").fetchone()[0])
+    return bool(_format(connection))
+
+
+def _format(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def keys(connection: sqlite3.Connection) -> Keys:
     """The keys of a packed file's rows, to be kept by ``pack``."""
     there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    return {
+    found = {
         table.name: {_id(id): key for key, id in connection.execute(f'SELECT "key", id FROM "{table.name}"')}
         for table in map(table_of, _keyed())
         if table.name in there
     }
+    if _format(connection) < _SAMPLES_TOGETHER:
+        ids = {name: {key: id for id, key in rows.items()} for name, rows in found.items()}
+        measurements = table_of(MeasurementRow).name
+        rows = _unpacked(MeasurementRow, connection, ids)
+        found[measurements] = {row[0]: key for row, key in zip(rows, sorted(ids[measurements]), strict=True)}
+    return found
 
 
 def pack(source: sqlite3.Connection, target: sqlite3.Connection, known: Keys) -> None:
@@ -135,7 +152,7 @@ def unpack(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     Raises:
         IntegrityError: the file is damaged, or from a newer msbench.
     """
-    found = source.execute("PRAGMA user_version").fetchone()[0]
+    found = _format(source)
     if found > FORMAT:
         raise IntegrityError(
             f"This published database has format {found}, and this msbench reads up to {FORMAT}: update msbench."
@@ -248,6 +265,31 @@ class _Texts:
         self._before = (self._before + raw)[-_WINDOW:]
 
 
+class _Samples:
+    """A column's samples in the order of their rows, as ``_Texts``."""
+
+    def __init__(self) -> None:
+        self._together: Iterator[bytes] = iter(())
+
+    def restored(self, value: bytes) -> bytes:
+        if value[:1] == b"x":
+            self._together = _apart(_decompressed(value[1:]))
+        elif value != b"+":
+            raise ValueError("samples that do not start as such")
+        try:
+            return samples.compressed(next(self._together))
+        except StopIteration:
+            raise ValueError("more samples than were compressed together") from None
+
+
+def _apart(raw: bytes) -> Iterator[bytes]:
+    start = 0
+    while start < len(raw):
+        end = start + 4 + int.from_bytes(raw[start : start + 4], "little")
+        yield raw[start + 4 : end]
+        start = end
+
+
 def _decompressed(stream: bytes) -> bytes:
     decompressing = lzma.LZMADecompressor(lzma.FORMAT_XZ)
     raw = decompressing.decompress(stream, _MOST)
@@ -345,17 +387,47 @@ def _plain(model: type[SQLModel], rows: Sequence[Mapping[str, Any]], all_keys: K
         stored = []
         for row, key, known in zip(rows, own, told, strict=True):
             value = row[column.name] if row[column.name] != known.get(column.name) else None
+            if isinstance(column.type, LargeBinary):
+                value = samples.plain(row[column.name])
             repeats = keyed and _repeats(value)
             stored.append(firsts[value] if repeats and value in firsts else _stored(column, value, all_keys))
             if repeats:
                 firsts.setdefault(value, b"=%d" % key[0])
-        columns.append(_with_texts_together(stored))
+        columns.append(
+            _with_samples_together(stored) if isinstance(column.type, LargeBinary) else _with_texts_together(stored)
+        )
     return ((*key, *values) for key, values in zip(own, zip(*columns, strict=True), strict=True))
 
 
 def _with_texts_together(stored: Sequence[Any]) -> list[Any]:
     texts = _together(value for value in stored if _is_long(value))
     return [next(texts) if _is_long(value) else value for value in stored]
+
+
+def _with_samples_together(stored: Sequence[bytes]) -> list[bytes]:
+    found: list[bytes] = []
+    places: list[int] = []
+    some: list[bytes] = []
+    length = 0
+    for value in stored:
+        if value[:1] == b"=":
+            found.append(value)
+            continue
+        if length >= _CHUNK:
+            found[places[0]] = _samples_stream(some)
+            places, some, length = [], [], 0
+        places.append(len(found))
+        found.append(b"+")
+        some.append(value)
+        length += len(value)
+    if some:
+        found[places[0]] = _samples_stream(some)
+    return found
+
+
+def _samples_stream(some: Sequence[bytes]) -> bytes:
+    raw = b"".join(len(one).to_bytes(4, "little") + one for one in some)
+    return b"x" + lzma.compress(raw, check=lzma.CHECK_CRC32, preset=9)
 
 
 def _is_long(value: Any) -> bool:
@@ -404,7 +476,8 @@ def _unpacked(
         pairs = source.execute(f'SELECT "key", id FROM "{table.name}"')
         ids[table.name] = {key: _id(id) for key, id in pairs}
     names = [column.name for column in table.columns]
-    ways = [_way(column, ids, _Texts()) for column in table.columns]
+    are_together = _format(source) >= _SAMPLES_TOGETHER
+    ways = [_way(column, ids, _Texts(), _Samples() if are_together else None) for column in table.columns]
     there = {name for _, name, *_ in source.execute(f'PRAGMA table_info("{table.name}")')}
     lacked = _LATER_COLUMNS.get(model, frozenset()) - there
     listed = ", ".join("NULL" if name in lacked else f'"{name}"' for name in _columns(model))
@@ -417,10 +490,12 @@ def _unpacked(
                 values[place] = long[place, value]
                 continue
             values[place] = ways[place](value)
-            if keyed and _repeats(values[place]):
+            if keyed and (isinstance(values[place], bytes) or _repeats(values[place])):  # samples are shorter compressed
                 long[place, b"=%d" % row[0]] = values[place]
         if None in values and (told := _told(model, dict(zip(names, values, strict=True)))):
             values = [told.get(name) if value is None else value for name, value in zip(names, values, strict=True)]
+        if model is MeasurementRow and not are_together:
+            values[names.index("id")] = renamed(dict(zip(names, values, strict=True)))
         yield tuple(values)
 
 
@@ -431,7 +506,7 @@ def _unfolded(
     names = [column.name for column in table.columns]
     listed = ", ".join(f'"{name}"' for name in _columns(model))
     texts = _Texts()
-    together = source.execute("PRAGMA user_version").fetchone()[0] > 4
+    together = _format(source) > 4
     for *common, own, stream in source.execute(f'SELECT {listed} FROM "{_name(model)}" ORDER BY rowid'):
         lists = json.loads(texts.restored(stream) if together else texts.inflated(stream))
         count = len(next(iter(lists.values())))
@@ -462,10 +537,14 @@ def _identified(model: type[SQLModel], columns: Mapping[str, Sequence[Any]], sta
         yield id if id.startswith(start) else start.ljust(len(id), "0")
 
 
-def _way(column: Column[Any], ids: Mapping[str, Mapping[int, Any]], texts: _Texts) -> Callable[[Any], Any]:
-    """How a stored value becomes the ordinary one."""
+def _way(
+    column: Column[Any], ids: Mapping[str, Mapping[int, Any]], texts: _Texts, together: _Samples | None = None
+) -> Callable[[Any], Any]:
+    """How a stored value becomes the ordinary one. ``together``: samples are."""
     table = _refers(column)
     if table is not None:
         names = ids[table]
         return lambda key: None if key is None else names[key]
-    return (lambda value: value) if isinstance(column.type, LargeBinary) else texts.restored
+    if isinstance(column.type, LargeBinary):
+        return together.restored if together else (lambda value: value)
+    return texts.restored

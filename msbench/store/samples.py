@@ -55,13 +55,7 @@ def unpack_samples(blob: bytes) -> Samples:
     dtype = _TYPES.get(blob[3:4])
     if blob[:3] != _MAGIC or dtype is None:
         raise IntegrityError("The samples have the wrong header.")
-    stream = zlib.decompressobj()
-    try:
-        raw = stream.decompress(blob[4:], _MOST)
-    except zlib.error as error:
-        raise IntegrityError(f"The samples do not decompress ({error}).") from error
-    if not stream.eof:
-        raise IntegrityError(f"The samples are cut off, or larger than {_MOST >> 20} MiB.")
+    raw = _decompressed(blob[4:])
     count = int.from_bytes(raw[:4], "little")
     start = 4 + 4 * count
     if len(raw) < max(start, 4):
@@ -72,6 +66,30 @@ def unpack_samples(blob: bytes) -> Samples:
     planes = np.frombuffer(raw[start:], dtype=np.uint8).reshape(dtype.itemsize, -1)
     flat = iter(np.ascontiguousarray(planes.T).view(dtype).ravel().astype(np.float64).tolist())
     return tuple(tuple(islice(flat, length)) for length in lengths)
+
+
+def _decompressed(stream: bytes) -> bytes:
+    decompressing = zlib.decompressobj()
+    try:
+        raw = decompressing.decompress(stream, _MOST)
+    except zlib.error as error:
+        raise IntegrityError(f"The samples do not decompress ({error}).") from error
+    if not decompressing.eof:
+        raise IntegrityError(f"The samples are cut off, or larger than {_MOST >> 20} MiB.")
+    return raw
+
+
+def plain(blob: bytes) -> bytes:
+    """A blob's first four bytes and what its stream holds: the same, whatever compressed it. A damaged blob as it is."""
+    try:
+        return blob[:4] + _decompressed(blob[4:])
+    except IntegrityError:
+        return blob
+
+
+def compressed(plain: bytes) -> bytes:
+    """A blob of which ``plain`` gives these bytes."""
+    return plain[:4] + zlib.compress(plain[4:], 1)
 
 
 def median_ns(rounds: Sequence[Sequence[float]]) -> float | None:

@@ -15,6 +15,7 @@ from msbench.errors import IntegrityError, StoreError
 from msbench.model import Origin, Status
 from msbench.spec import Task
 from msbench.store.identity import canonical, table_of
+from msbench.store.samples import plain
 from msbench.store.store import Store
 from msbench.store.tables import TABLES, MigrationRow, VersionRow
 from tests import factories, turns
@@ -29,7 +30,7 @@ def content(store: Store) -> dict[str, list[str]]:
     with store.session() as session:
         return {
             table_of(model).name: sorted(
-                canonical({k: v.hex() if isinstance(v, bytes) else v for k, v in row.items()})
+                canonical({k: plain(v).hex() if isinstance(v, bytes) else v for k, v in row.items()})
                 for row in session.connection().execute(sqlalchemy.select(table_of(model))).mappings()
             )
             for model in TABLES

@@ -3,10 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from msbench.archive.union import union
+from msbench.archive.union import check_files, union
 from msbench.errors import StoreError
+from msbench.model import digest
+from msbench.store import identity
 from msbench.store.migrations import MIGRATIONS
 from msbench.store.store import Store
+from msbench.store.tables import MeasurementRow
 from tests import factories
 
 RELEASED = Path(__file__).with_name("schema_1.sql")
@@ -74,3 +77,26 @@ def test_an_interrupted_creation_is_finished_by_the_next(tmp_path: Path, monkeyp
             Store(path)
     with Store(path) as store:
         factories.story(store)
+
+
+def test_measurements_are_named_by_their_samples_whatever_compressed_them(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    with Store(path) as store:
+        factories.story(store)
+    with sqlite3.connect(path) as file:
+        file.row_factory = sqlite3.Row
+        rows = [dict(row) for row in file.execute("SELECT * FROM measurement ORDER BY id")]
+        for row in rows:
+            before = digest("measurement", identity.content(MeasurementRow, row, counts=bytes))
+            file.execute("UPDATE measurement SET id = ? WHERE id = ?", (before, row["id"]))
+        file.execute("UPDATE measurement SET host_ns = host_ns + 1 WHERE case_id = ?", (rows[0]["case_id"],))
+        changed = file.execute("SELECT id FROM measurement WHERE case_id = ?", (rows[0]["case_id"],)).fetchall()
+        file.execute(f"DELETE FROM migration WHERE version = {len(MIGRATIONS)}")
+    file.close()
+    Store(path).close()
+    with sqlite3.connect(path) as file:
+        now = {id for (id,) in file.execute("SELECT id FROM measurement")}
+    file.close()
+    right = {row["id"] for row in rows if row["case_id"] != rows[0]["case_id"]}
+    assert right and changed and now == right | {row["id"] for row in changed}
+    assert len(check_files([path])) == len(changed)

@@ -23,10 +23,11 @@ from msbench.archive.superseded import drop_superseded
 from msbench.archive.union import check_files
 from msbench.errors import IntegrityError, StoreError
 from msbench.figures.figures import Figures
-from msbench.model import Origin, Status
+from msbench.model import Origin, Status, digest
 from msbench.spec import Case, Split
-from msbench.store import packed
+from msbench.store import identity, packed
 from msbench.store.store import Store
+from msbench.store.tables import MeasurementRow
 from tests import factories, turns
 from tests.factories import CPU, GPU, candidate, failed, measured, operator, run_row, step_row
 from tests.store.test_merge import content
@@ -214,7 +215,7 @@ def test_what_a_row_repeats_is_stored_once(tmp_path: Path) -> None:
     publish(target, [tmp_path / "told.sqlite"])
     with sqlite3.connect(target) as file:
         (first,), (second,) = file.execute("SELECT samples FROM measurement ORDER BY key")
-    assert (len(first) > 64, second) == (True, b"=1")
+    assert (first[:1], len(first) > 64, second) == (b"x", True, b"=1")
     with Store.snapshot(target) as there:
         assert content(there) == meant
 
@@ -238,9 +239,9 @@ def test_of_a_case_only_what_its_name_does_not_tell_is_stored(told_file: Path, t
             columns = {
                 bytes.fromhex(id): row for id, *row in raw.execute('SELECT id, dims, scalars, distribution FROM "case"')
             }
-    with Store.snapshot(target) as there:
+    with sqlite3.connect(target) as file, Store.snapshot(target) as there:
         assert content(there) == whole
-    with sqlite3.connect(target) as file:
+        samples_apart(file, there)
         query = 'SELECT name, dims, scalars, distribution FROM "case" WHERE coalesce(dims, scalars, distribution) IS NOT NULL'
         assert file.execute(query).fetchall() == [("N=77,a=1e20,b=-7.0", None, '{"a":1e+20,"b":-7.0}', None)]
         for id, row in columns.items():
@@ -306,6 +307,8 @@ def test_the_views_name_the_same_rows(told_file: Path, tmp_path: Path) -> None:
         "UPDATE version SET source = x'7a00' WHERE source IS NOT NULL",
         "UPDATE version SET source = x'7800' WHERE source IS NOT NULL",
         "UPDATE version SET source = x'2b' WHERE source IS NOT NULL",
+        "UPDATE measurement SET samples = x'2b' WHERE key = 1",
+        "UPDATE measurement SET samples = x'7a00' WHERE key = 1",
         "UPDATE evaluation SET version_id = 99999",
         "DROP VIEW speedup; DROP VIEW timing; DROP TABLE lineage; CREATE VIEW lineage AS SELECT 1",
     ],
@@ -351,6 +354,48 @@ def store_apart(file: sqlite3.Connection, table: str, dictionaries: bool) -> Non
         before = (before + rows)[-(1 << 15) :]
 
 
+def samples_apart(file: sqlite3.Connection, ordinary: Store) -> None:
+    """Write samples, and measurements' ids, as they were up to format 6: as in an ordinary database, whose bytes counted."""
+    with ordinary.raw() as raw:
+        raw.row_factory = sqlite3.Row
+        for row in map(dict, raw.execute("SELECT * FROM measurement")):
+            blob = row["samples"][:4] + zlib.compress(zlib.decompress(row["samples"][4:]), 9)
+            before = digest("measurement", identity.content(MeasurementRow, {**row, "samples": blob}, counts=bytes))
+            ids = bytes.fromhex(before), bytes.fromhex(row["id"])
+            assert file.execute("UPDATE measurement SET samples = ?, id = ? WHERE id = ?", (blob, *ids)).rowcount == 1
+        raw.row_factory = None
+
+
+def test_a_publication_of_format_6_is_read_and_published_with_the_same_keys(told_file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "published.sqlite"
+    publish(target, [told_file])
+    with sqlite3.connect(target) as file, Store.snapshot(target) as there:
+        meant, keys = content(there), packed.keys(file)
+        samples_apart(file, there)
+        file.execute("PRAGMA user_version=6")
+        assert packed.keys(file) == keys
+    file.close()
+    with Store.snapshot(target) as there:
+        assert content(there) == meant
+    assert check_files([target]) == []
+    publish(target)
+    with sqlite3.connect(target) as file, Store.snapshot(target) as there:
+        assert (packed.keys(file), content(there)) == (keys, meant)
+    file.close()
+
+
+def test_a_measurement_that_was_changed_before_its_id_was_another_is_found(told_file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "published.sqlite"
+    publish(target, [told_file])
+    with sqlite3.connect(target) as file, Store.snapshot(target) as there:
+        samples_apart(file, there)
+        file.execute("UPDATE measurement SET host_ns = host_ns + 1 WHERE key = 1")
+        file.execute("PRAGMA user_version=6")
+    file.close()
+    (problem,) = check_files([target])
+    assert "was changed: its id is not that of its content" in problem
+
+
 def test_a_changed_check_is_found(told_file: Path, tmp_path: Path) -> None:
     target = tmp_path / "published.sqlite"
     publish(target, [told_file])
@@ -373,7 +418,8 @@ def test_a_publication_without_dictionaries_is_read(told_file: Path, tmp_path: P
         meant = content(there)
         with there.raw() as raw:
             whole = {id[:8]: id for table in ("check", "trial") for (id,) in raw.execute(f'SELECT id FROM "{table}"')}
-    with sqlite3.connect(target) as file:
+    with sqlite3.connect(target) as file, Store.snapshot(target) as there:
+        samples_apart(file, there)
         for table in ("check_packed", "trial_packed"):
             for rowid, ids, _ in folds(file, table):
                 named = "".join(whole[ids[at : at + 4].hex()] for at in range(0, len(ids), 4))
@@ -391,7 +437,8 @@ def test_a_publication_of_format_4_is_read(told_file: Path, tmp_path: Path) -> N
     publish(target, [told_file])
     with Store.snapshot(target) as there:
         meant = content(there)
-    with sqlite3.connect(target) as file:
+    with sqlite3.connect(target) as file, Store.snapshot(target) as there:
+        samples_apart(file, there)
         for table in ("check_packed", "trial_packed"):
             store_apart(file, table, dictionaries=True)
         streams = 0
@@ -437,9 +484,10 @@ def test_a_publication_of_before_a_table_was_there_is_read(told_file: Path, tmp_
     """As the first one is, from before calls were recorded."""
     target = tmp_path / "published.sqlite"
     publish(target, [told_file])
-    with sqlite3.connect(target) as file:
+    with sqlite3.connect(target) as file, Store.snapshot(target) as there:
+        samples_apart(file, there)
         file.executescript(
-            "DROP TABLE record; ALTER TABLE step DROP COLUMN predicted_cases; DELETE FROM migration WHERE version > 2"
+            "PRAGMA user_version=6; DROP TABLE record; ALTER TABLE step DROP COLUMN predicted_cases; DELETE FROM migration WHERE version > 2"
         )
     file.close()
     assert check_files([target]) == []
