@@ -490,7 +490,9 @@ def _unpacked(
                 values[place] = long[place, value]
                 continue
             values[place] = ways[place](value)
-            if keyed and (isinstance(values[place], bytes) or _repeats(values[place])):  # samples are shorter compressed
+            if keyed and (
+                isinstance(values[place], bytes) or _repeats(values[place])
+            ):  # samples are shorter compressed
                 long[place, b"=%d" % row[0]] = values[place]
         if None in values and (told := _told(model, dict(zip(names, values, strict=True)))):
             values = [told.get(name) if value is None else value for name, value in zip(names, values, strict=True)]

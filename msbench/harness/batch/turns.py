@@ -9,7 +9,10 @@ from msbench.harness.batch.room import Ended
 
 
 class Turns:
-    """First come, first in: so those that are to be alone have their turns one after another, and the others theirs at once."""
+    """First come, first in, but that those that need not be alone join each other.
+
+    So those that are to be alone have their turns one after another, and wait no longer for many others than for the slowest of them.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -23,7 +26,7 @@ class Turns:
         turn = object()
         with self._changed:
             self._queue.append(turn)
-            self._changed.wait_for(lambda: self._ended or (self._queue[0] is turn and self._has_room(alone)))
+            self._changed.wait_for(lambda: self._ended or self._may_enter(turn, alone))
             self._queue.remove(turn)
             if self._ended:
                 raise Ended
@@ -31,8 +34,9 @@ class Turns:
             self._alone = alone
             self._changed.notify_all()
 
-    def _has_room(self, alone: bool) -> bool:
-        return not self._inside if alone else not self._alone
+    def _may_enter(self, turn: object, alone: bool) -> bool:
+        joins = self._inside > 0 and not alone
+        return not self._alone and (joins or (self._queue[0] is turn and not self._inside))
 
     def leave(self) -> None:
         """Be at work no longer."""
