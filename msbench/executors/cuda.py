@@ -382,6 +382,11 @@ class CudaExecutor:
 
     # ------------------------------------------------------------------ measuring
 
+    @property
+    def waited_s(self) -> float:
+        """See ``protocols.Turn``."""
+        return self.turn.waited_s
+
     def take(self, *, alone: bool) -> None:
         """See ``protocols.Turn``: what this one has begun is finished before it is anybody else's."""
         self._finish_own_work()

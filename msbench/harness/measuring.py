@@ -12,7 +12,7 @@ from msbench.harness import sessions as sittings
 from msbench.harness.check.cost import work
 from msbench.harness.entry import Entry, open_anew
 from msbench.harness.gpu_memory import memory_for
-from msbench.harness.protocols import Executor, Plan, Prepares, Progress
+from msbench.harness.protocols import ONLY_TURN, Executor, Plan, Prepares, Progress, TakesTurns
 from msbench.harness.spans import span
 from msbench.model import Failure, Fault, Measurement, Origin, Stage
 from msbench.spec import Case, Problem, Task
@@ -80,10 +80,11 @@ def _measure_group(
     if not group:
         return {}
     runners = [entry.runner for entry in group.values() if entry.runner is not None]
+    turn = executor.turn if isinstance(executor, TakesTurns) else ONLY_TURN
     with room(problem), memory_for("measure", executor, problem), span("judge rounds"):
-        start = time.perf_counter()
+        start = time.perf_counter() - turn.waited_s
         measurements = executor.measure(problem, runners, plan)
-        seconds = time.perf_counter() - start
+        seconds = time.perf_counter() - turn.waited_s - start
     found = {}
     for (number, entry), measured in zip(group.items(), measurements, strict=True):
         found[number] = measurement = _possible(executor, problem, measured)

@@ -218,7 +218,10 @@ class Foresees(Protocol):
 
 
 class Turn(Protocol):
-    """Whose turn it is on a device on which several tasks are measured."""
+    """Whose turn it is on a device on which several tasks are measured. ``waited_s``: how long it was waited for, in all."""
+
+    @property
+    def waited_s(self) -> float: ...
 
     def take(self, *, alone: bool) -> None:
         """Wait until nobody else is at work on the device (``alone``), or nobody alone; be at work until the next turn."""
@@ -228,6 +231,8 @@ class Turn(Protocol):
 
 
 class _OnlyTurn:
+    waited_s = 0.0
+
     def take(self, *, alone: bool) -> None:
         pass
 

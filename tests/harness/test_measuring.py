@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msbench.harness.arena import Arena
 from msbench.harness.evaluate import Checks, Plan, evaluate
-from msbench.model import BuildResult, Candidate, Origin
-from msbench.spec import Case, Operator, Precision, Task
+from msbench.model import BuildResult, Candidate, Measurement, Origin
+from msbench.spec import Case, Operator, Precision, Problem, Task
 from tests.harness.fakes import OPERATOR, FakeExecutor, FakeRunner, candidate, case, right
 
 
@@ -46,3 +48,31 @@ def opened(sittings: int) -> list[str]:
 def test_the_first_sitting_is_in_the_processes_of_the_check_and_each_other_one_in_new_ones() -> None:
     assert sorted(opened(1)) == ["also_right", "right"]
     assert sorted(opened(3)) == ["also_right"] * 3 + ["right"] * 3
+
+
+class Shared(FakeExecutor):
+    """Whose device others use, who are waited for: by its clock for a thousand seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited_s = 0.0
+        self.turn = self
+
+    def take(self, *, alone: bool) -> None:
+        self.waited_s += 1000
+
+    def leave(self) -> None:
+        pass
+
+    def measure(self, problem: Problem, runners: Sequence[FakeRunner], plan: Plan) -> list[Measurement]:
+        self.take(alone=True)
+        return super().measure(problem, runners, plan)
+
+
+def test_what_others_are_waited_for_is_not_time_that_an_evaluation_took() -> None:
+    plan = Plan(cases=(case(64), case(2048)), checks=Checks.QUICK, sittings=1)
+    took = []
+    for executor in (FakeExecutor(), Shared()):
+        (result,) = evaluate(executor, Task(OPERATOR, Precision.FP32), [candidate(right)], plan, command="test")
+        took.append(result.seconds)
+    assert took[1] - took[0] < -1000  # that of a clock which has not run on meanwhile

@@ -233,6 +233,7 @@ class _Coordinator:
     def __init__(self, link: Connection) -> None:
         self._link = link
         self._lock = threading.Lock()  # builds are asked for by several threads
+        self.waited_s = 0.0
         self._alone: bool | None = None  # where it is not at work
 
     def _ask(self, name: str, *arguments: Any) -> Any:
@@ -259,8 +260,10 @@ class _Coordinator:
     def take(self, *, alone: bool) -> None:
         """See ``protocols.Turn``."""
         if alone is not self._alone:
+            began = time.perf_counter()
             with span("wait for the device"):
                 self._ask("take_turn", alone)
+            self.waited_s += time.perf_counter() - began
             self._alone = alone
 
     def leave(self) -> None:

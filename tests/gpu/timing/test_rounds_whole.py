@@ -34,6 +34,7 @@ class Noted:
     """A turn that knows whose it is."""
 
     alone = False
+    waited_s = 0.0
 
     def take(self, *, alone: bool) -> None:
         self.alone = alone
