@@ -33,7 +33,7 @@ from sqlalchemy import JSON, Column, Float, LargeBinary, Table
 from sqlmodel import SQLModel
 
 from msbench.errors import IntegrityError
-from msbench.store import samples
+from msbench.store import samples, together
 from msbench.store.identity import content_id, renamed, table_of
 from msbench.store.tables import (
     TABLES,
@@ -47,6 +47,7 @@ from msbench.store.tables import (
     StepRow,
     TrialRow,
 )
+from msbench.store.together import LONG, Samples, Texts
 from msbench.store.views import VIEWS
 
 FORMAT = 7
@@ -58,20 +59,12 @@ last 32 KiB of the long texts before it in its column, up to 5 a case has what i
 in an ordinary database, and measurements' ids follow from the bytes of these.
 """
 
-_LONG = 120
-"""Characters from which a text is worth compressing."""
 _REPEATED, _REPEATED_TEXT = 64, 40
 """Bytes and characters from which a value that an earlier row has is worth a reference; a text of 32 may be digits that views compare."""
-_CHUNK = 1 << 20
-"""Characters of texts that are compressed together: fewer compress less well, and of more Git stores again what did not change."""
-_WINDOW = 1 << 15
-"""Bytes of a dictionary up to format 4: zlib looks back no further."""
 _ID = 4
 """Bytes kept of an id that follows from its row's content."""
 _PAGE = 8192
 """Bytes of a page: samples are some 400 bytes each, and in small pages much room stays empty behind them."""
-_MOST = 1 << 28
-"""Bytes of a row: a few can be made to unpack to any number."""
 _HEX = re.compile("[0-9a-f]{32}")
 
 _SAMPLES_TOGETHER = 7
@@ -228,102 +221,12 @@ def _view(definition: str) -> str:
 # ------------------------------------------------------------------ values
 
 
-class _Texts:
-    """A column's texts in the order of their rows: stored ones together, or what was stored as texts again."""
-
-    def __init__(self) -> None:
-        self._together: Iterator[str] = iter(())
-        self._before = b""  # up to format 4
-
-    def restored(self, value: Any) -> Any:
-        if isinstance(value, str) and len(value) >= _LONG:
-            self._pass(value.encode())
-        if not isinstance(value, bytes):
-            return value
-        if len(value) == 16:
-            return value.hex()
-        if value[:1] == b"x":
-            self._together = iter(json.loads(_decompressed(value[1:])))
-        elif value[:1] == b"z":
-            return self.inflated(value[1:]).decode()
-        elif value != b"+":
-            raise ValueError("a text that does not start as one")
-        try:
-            return next(self._together)
-        except StopIteration:
-            raise ValueError("more texts than were compressed together") from None
-
-    def inflated(self, stream: bytes) -> bytes:
-        inflating = zlib.decompressobj(zdict=self._before)
-        raw = inflating.decompress(stream, _MOST)
-        if not inflating.eof:
-            raise ValueError(f"a stream that does not end, or is more than {_MOST >> 20} MiB")
-        self._pass(raw)
-        return raw
-
-    def _pass(self, raw: bytes) -> None:
-        self._before = (self._before + raw)[-_WINDOW:]
-
-
-class _Samples:
-    """A column's samples in the order of their rows, as ``_Texts``."""
-
-    def __init__(self) -> None:
-        self._together: Iterator[bytes] = iter(())
-
-    def restored(self, value: bytes) -> bytes:
-        if value[:1] == b"x":
-            self._together = _apart(_decompressed(value[1:]))
-        elif value != b"+":
-            raise ValueError("samples that do not start as such")
-        try:
-            return samples.compressed(next(self._together))
-        except StopIteration:
-            raise ValueError("more samples than were compressed together") from None
-
-
-def _apart(raw: bytes) -> Iterator[bytes]:
-    start = 0
-    while start < len(raw):
-        end = start + 4 + int.from_bytes(raw[start : start + 4], "little")
-        yield raw[start + 4 : end]
-        start = end
-
-
-def _decompressed(stream: bytes) -> bytes:
-    decompressing = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-    raw = decompressing.decompress(stream, _MOST)
-    if not decompressing.eof:
-        raise ValueError(f"a stream that does not end, or is more than {_MOST >> 20} MiB")
-    return raw
-
-
-def _together(texts: Iterable[str]) -> Iterator[bytes]:
-    """What is stored for each of a column's long texts."""
-    some: list[str] = []
-    length = 0
-    for text in texts:
-        some.append(text)
-        length += len(text)
-        if length >= _CHUNK:
-            yield from _compressed(some)
-            some, length = [], 0
-    if some:
-        yield from _compressed(some)
-
-
-def _compressed(texts: Sequence[str]) -> Iterator[bytes]:
-    raw = json.dumps(texts, separators=(",", ":"), ensure_ascii=False).encode()
-    yield b"x" + lzma.compress(raw, check=lzma.CHECK_CRC32, preset=9)
-    yield from [b"+"] * (len(texts) - 1)
-
-
 def _digits(value: Any) -> Any:
     return bytes.fromhex(value) if isinstance(value, str) and _HEX.fullmatch(value) else value
 
 
 def _id(value: Any) -> Any:
-    return _Texts().restored(value)
+    return Texts().restored(value)
 
 
 def _repeats(value: Any) -> bool:
@@ -400,38 +303,17 @@ def _plain(model: type[SQLModel], rows: Sequence[Mapping[str, Any]], all_keys: K
 
 
 def _with_texts_together(stored: Sequence[Any]) -> list[Any]:
-    texts = _together(value for value in stored if _is_long(value))
+    texts = together.of_texts(value for value in stored if _is_long(value))
     return [next(texts) if _is_long(value) else value for value in stored]
 
 
 def _with_samples_together(stored: Sequence[bytes]) -> list[bytes]:
-    found: list[bytes] = []
-    places: list[int] = []
-    some: list[bytes] = []
-    length = 0
-    for value in stored:
-        if value[:1] == b"=":
-            found.append(value)
-            continue
-        if length >= _CHUNK:
-            found[places[0]] = _samples_stream(some)
-            places, some, length = [], [], 0
-        places.append(len(found))
-        found.append(b"+")
-        some.append(value)
-        length += len(value)
-    if some:
-        found[places[0]] = _samples_stream(some)
-    return found
-
-
-def _samples_stream(some: Sequence[bytes]) -> bytes:
-    raw = b"".join(len(one).to_bytes(4, "little") + one for one in some)
-    return b"x" + lzma.compress(raw, check=lzma.CHECK_CRC32, preset=9)
+    blobs = together.of_samples(value for value in stored if value[:1] != b"=")
+    return [value if value[:1] == b"=" else next(blobs) for value in stored]
 
 
 def _is_long(value: Any) -> bool:
-    return isinstance(value, str) and len(value) >= _LONG
+    return isinstance(value, str) and len(value) >= LONG
 
 
 def _folds(model: type[SQLModel], rows: list[dict[str, Any]], all_keys: Keys) -> Iterator[tuple[Any, ...]]:
@@ -455,7 +337,7 @@ def _folds(model: type[SQLModel], rows: list[dict[str, Any]], all_keys: Keys) ->
         lists = dict(zip((column.name for column in own), columns, strict=True))
         texts.append(json.dumps(lists, separators=(",", ":"), ensure_ascii=False))
         folds.append((*common(members[0]), b"".join(bytes.fromhex(row["id"])[:_ID] for row in members)))
-    return ((*fold, text) for fold, text in zip(folds, _together(texts), strict=True))
+    return ((*fold, text) for fold, text in zip(folds, together.of_texts(texts), strict=True))
 
 
 def _by_key(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -477,7 +359,7 @@ def _unpacked(
         ids[table.name] = {key: _id(id) for key, id in pairs}
     names = [column.name for column in table.columns]
     are_together = _format(source) >= _SAMPLES_TOGETHER
-    ways = [_way(column, ids, _Texts(), _Samples() if are_together else None) for column in table.columns]
+    ways = [_way(column, ids, Texts(), Samples() if are_together else None) for column in table.columns]
     there = {name for _, name, *_ in source.execute(f'PRAGMA table_info("{table.name}")')}
     lacked = _LATER_COLUMNS.get(model, frozenset()) - there
     listed = ", ".join("NULL" if name in lacked else f'"{name}"' for name in _columns(model))
@@ -507,14 +389,14 @@ def _unfolded(
     table, shared = table_of(model), _FOLDED[model]
     names = [column.name for column in table.columns]
     listed = ", ".join(f'"{name}"' for name in _columns(model))
-    texts = _Texts()
-    together = _format(source) > 4
+    texts = Texts()
+    are_together = _format(source) > 4
     for *common, own, stream in source.execute(f'SELECT {listed} FROM "{_name(model)}" ORDER BY rowid'):
-        lists = json.loads(texts.restored(stream) if together else texts.inflated(stream))
+        lists = json.loads(texts.restored(stream) if are_together else texts.inflated(stream))
         count = len(next(iter(lists.values())))
         columns: dict[str, Sequence[Any]] = {}
         for name, value in zip(shared, common, strict=True):
-            columns[name] = [_way(table.c[name], ids, _Texts())(value)] * count
+            columns[name] = [_way(table.c[name], ids, Texts())(value)] * count
         for column in table.columns:
             if column.name not in (*shared, "id"):
                 keys_of = ids.get(_refers(column) or "")
@@ -540,13 +422,13 @@ def _identified(model: type[SQLModel], columns: Mapping[str, Sequence[Any]], sta
 
 
 def _way(
-    column: Column[Any], ids: Mapping[str, Mapping[int, Any]], texts: _Texts, together: _Samples | None = None
+    column: Column[Any], ids: Mapping[str, Mapping[int, Any]], texts: Texts, blobs: Samples | None = None
 ) -> Callable[[Any], Any]:
-    """How a stored value becomes the ordinary one. ``together``: samples are."""
+    """How a stored value becomes the ordinary one. ``blobs``: samples are compressed together."""
     table = _refers(column)
     if table is not None:
         names = ids[table]
         return lambda key: None if key is None else names[key]
     if isinstance(column.type, LargeBinary):
-        return together.restored if together else (lambda value: value)
+        return blobs.restored if blobs else (lambda value: value)
     return texts.restored
