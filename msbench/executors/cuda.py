@@ -22,8 +22,8 @@ from msbench.errors import DeviceError, ExecutorError, StoreError, ToolchainErro
 from msbench.executors import Options
 from msbench.gpu import ceilings as device_ceilings
 from msbench.gpu import devices as gpus
+from msbench.gpu import health, telemetry
 from msbench.gpu import runner as gpu_runner
-from msbench.gpu import telemetry
 from msbench.gpu.alone import Alone
 from msbench.gpu.job import Job
 from msbench.gpu.locks import gpu_lock
@@ -51,7 +51,6 @@ from msbench.model import (
     Ceilings,
     CheckResult,
     Device,
-    Fault,
     Measurement,
     Origin,
     Profile,
@@ -65,7 +64,6 @@ _LENT_WORKSPACE = 8 * 2**20
 _SETS_LIMIT = 24 * 2**30  # bytes of all input sets together
 _COMPILE_LIMIT_S = 180.0
 _KEPT_BESIDE = 2**28  # bytes of free device memory that an executor beside others keeps
-_TRIES = 5  # each takes gpu_runner.RECOVERY_S and more
 
 
 class CeilingsStore(Protocol):
@@ -329,8 +327,8 @@ class CudaExecutor:
         """
         try:
             if process_lost:
-                self._start_and_launch()
-            healthy = _arithmetic_works(self.xp)
+                health.start_and_launch(self._runner_binary, self.gpu.uuid)
+            healthy = health.computes(self.xp)
         except (WorkerError, DeviceError, self.xp.cuda.runtime.CUDARuntimeError) as error:
             reason = str(error).rstrip(".")
             raise DeviceError(
@@ -338,21 +336,6 @@ class CudaExecutor:
             ) from error
         if not healthy:
             raise DeviceError(f"{self.gpu.name} computes wrong results. Stop using it.")
-
-    def _start_and_launch(self) -> None:
-        """In a new process. One that was killed may hold its memory for some seconds more, so that is waited for."""
-        for left in reversed(range(_TRIES)):
-            try:
-                process = MeasuredProcess(self._runner_binary, self.gpu.uuid, lambda: None, lambda process_lost: None)
-            except WorkerError as error:
-                if not left or error.kind != Fault.OUT_OF_MEMORY:
-                    raise
-                continue
-            try:
-                process.floor(1)
-            finally:
-                process.close()
-            return
 
     # ------------------------------------------------------------------ memory
 
@@ -509,7 +492,3 @@ def _drop(started: Future[GpuRunner]) -> None:
     if not started.cancel():
         with suppress(WorkerError, DeviceError):
             started.result().close()
-
-
-def _arithmetic_works(xp: Any) -> bool:
-    return int((xp.arange(1000, dtype=xp.int64) * 2).sum()) == 999_000

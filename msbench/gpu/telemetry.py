@@ -172,9 +172,7 @@ class Gpu:
         running = {int(process.pid) for process in found}
         self._own &= running
         self._strangers &= running
-        if (
-            running - self._own - self._strangers
-        ):  # whose they are is told by every process of the machine: not for each measurement
+        if running - self._own - self._strangers:  # every process of the machine is looked at: not for each measurement
             self._own = _family(self._coordinator) & running
             self._strangers = running - self._own
         if running and not self._own:

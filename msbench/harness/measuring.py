@@ -31,7 +31,7 @@ def measure(
     """
     op = task.operator
     progress.started(f"measuring {task.id}")
-    began = time.perf_counter()
+    began = _own_time(executor)
     cases = sorted(plan.cases, key=lambda case: work(op, case))
     parts: dict[Case, list[dict[int, Measurement]]] = {}
     open_anew(executor, op, [entry for entry in entries if entry.alive and not entry.runner])
@@ -41,14 +41,14 @@ def measure(
     numbers = {case: sittings.number_for(list(found.values()), plan.sittings) for case, (found,) in parts.items()}
     number = 2
     while again := [case for case in parts if numbers[case] >= number]:
-        session_began = time.perf_counter()
+        session_began = _own_time(executor)
         open_anew(executor, op, [entry for entry in entries if entry.alive])
         for case in again:
             parts[case].append(_measure_group(executor, task.at(case), plan, entries, room))
         progress.advanced(number, max(numbers.values()), f"{len(again)} cases, in new processes")
         if plan.settle_s and number == plan.sittings:
             numbers |= {case: sittings.number_needed(_whole(parts[case])) for case in again}
-        now = time.perf_counter()
+        now = _own_time(executor)
         limit_s = plan.settle_s if number >= plan.sittings else 2 * plan.settle_s
         if plan.settle_s and now - began + (now - session_began) > limit_s:
             break
@@ -80,11 +80,10 @@ def _measure_group(
     if not group:
         return {}
     runners = [entry.runner for entry in group.values() if entry.runner is not None]
-    turn = executor.turn if isinstance(executor, TakesTurns) else ONLY_TURN
     with room(problem), memory_for("measure", executor, problem), span("judge rounds"):
-        start = time.perf_counter() - turn.waited_s
+        start = _own_time(executor)
         measurements = executor.measure(problem, runners, plan)
-        seconds = time.perf_counter() - turn.waited_s - start
+        seconds = _own_time(executor) - start
     found = {}
     for (number, entry), measured in zip(group.items(), measurements, strict=True):
         found[number] = measurement = _possible(executor, problem, measured)
@@ -96,6 +95,12 @@ def _measure_group(
             with entry.at(Stage.MEASURE):
                 entry.untimed_ns[case] = max(entry.untimed_ns.get(case, 0.0), entry.runner.untimed_ns())
     return found
+
+
+def _own_time(executor: Executor) -> float:
+    """A clock in seconds that stands still while other tasks are waited for."""
+    turn = executor.turn if isinstance(executor, TakesTurns) else ONLY_TURN
+    return time.perf_counter() - turn.waited_s
 
 
 def _possible(executor: Executor, problem: Problem, measurement: Measurement) -> Measurement:

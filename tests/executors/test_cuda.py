@@ -25,6 +25,7 @@ from msbench.errors import DeviceError, ExecutorError, ToolchainError, WorkerCra
 from msbench.executors import Options, cuda
 from msbench.executors.cuda import CudaExecutor
 from msbench.gpu import devices as gpus
+from msbench.gpu import health
 from msbench.gpu import runner as gpu_runner
 from msbench.gpu.profile import ncu as nsight
 from msbench.gpu.profile.bottleneck import select_for_prompt
@@ -219,7 +220,7 @@ def test_a_sick_device_stops_everything(executor: CudaExecutor, monkeypatch: pyt
     def broken(*_: Any, **__: Any) -> Any:
         raise CUDARuntimeError("cudaErrorDeviceUninitialized")
 
-    monkeypatch.setattr(cuda, "_arithmetic_works", broken)
+    monkeypatch.setattr(health, "computes", broken)
     with pytest.raises(DeviceError, match="does not work any more"):
         run(executor, plan(**mode("crashes")))
 

@@ -52,7 +52,7 @@ _ROUNDS_A_READING = 8  # of the GPU's clocks, which takes some milliseconds
 
 
 class Comparison(Protocol):
-    """One batch of each of some versions, on the same inputs, of which one repetition is compared, beside other tasks."""
+    """One batch of each of some versions, on the same inputs, of which one repetition is compared. It takes the turns that it needs."""
 
     def batch(self, track: Track) -> tuple[tuple[float, ...], Failure | None]:
         """Its times, and what is wrong with what the repetition wrote."""

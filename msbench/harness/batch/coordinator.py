@@ -28,7 +28,7 @@ PROCESSES = 72
 """The total for tasks that are checked at once is at most this."""
 
 AT_ONCE = 6
-"""More tasks are not measured side by side: those that are timed have to wait for each other. None are where a profiler runs."""
+"""More tasks are not measured side by side: those that are timed have to wait for each other."""
 
 _SPARE_CORES = 2  # for this process and the compilers
 _MEMORY_A_PROCESS = (
@@ -120,7 +120,7 @@ def _side_by_side(
                 progress,
                 processes=processes,
                 size=size or len(jobs),
-                at_once=1 if any(job.plan.profile for job in jobs) else max(1, min(AT_ONCE, CORES // 2)),
+                at_once=_at_once(jobs),
                 longest_first=size is None,
                 memory_bytes=memory_bytes,
             ) as checking:
@@ -136,6 +136,12 @@ def _ending(referees: Referees) -> Iterator[None]:
     except BaseException:
         referees.end()
         raise
+
+
+def _at_once(jobs: Sequence[Job]) -> int:
+    """How many tasks are measured side by side: one where a profiler runs, or where the host's time counts."""
+    by_itself = any(job.plan.profile or job.plan.whole_calls for job in jobs)
+    return 1 if by_itself else max(1, min(AT_ONCE, CORES // 2))
 
 
 def _fitting(device: Device) -> int:

@@ -160,6 +160,15 @@ def test_several_tasks_are_measured_side_by_side_but_each_is_timed_alone(
     assert together("beside") and together("elsewhere", "timed")
 
 
+def test_where_the_hosts_time_counts_tasks_are_measured_one_by_one(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "CORES", 16)
+    usual, other = jobs(ops, "op0", "op1")
+    for changed, number in (({}, 6), ({"profile": True}, 1), ({"whole_calls": True}, 1)):
+        assert batch._at_once([usual, replace(other, plan=replace(other.plan, **changed))]) == number
+    monkeypatch.setattr(batch, "CORES", 1)
+    assert batch._at_once([usual, other]) == 1
+
+
 def test_those_that_want_to_be_alone_have_their_turns_one_after_another_and_the_others_join() -> None:
     turns, order, leaving = Turns(), list[str](), threading.Event()
     together = threading.Barrier(2)
