@@ -127,7 +127,8 @@ class Operator:
     ``reference(xp, **arrays, **scalars, **dims)`` returns the outputs (one array, or a dict by name) in float64, computed from
     float64 copies of the precision-rounded inputs; ``xp`` is numpy or cupy.
     ``bound(xp, u, out, **arrays, **scalars, **dims)`` returns the largest acceptable absolute error an element, in the same form as
-    the reference (``u``: the precision's unit roundoff; ``out``: dict of reference outputs); zero means exact.
+    the reference (``u``: the precision's unit roundoff; ``out``: the reference's dict); zero means exact. What both need the
+    reference may work out once: it returns that in its dict, too, by a name that is no output's.
     ``inputs(rng, distribution, **scalars, **dims)`` returns a dict of arrays (see harness/inputs.py for ``rng``); None
     draws every input from the distribution.
     ``kinds``: of what the patches of ``patchwork``, ``dotted`` and ``scattered`` are made where there is no ``inputs`` (see

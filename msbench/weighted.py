@@ -16,16 +16,12 @@ from msbench.bounds import CONFIDENCE, FP32_ROUNDOFF, PARTIAL_SUMS
 _TOGETHER = 8
 
 
-def weighted_sum(xp: Any, terms: Iterable[tuple[Any, Any]], shape: tuple[int, ...]) -> Any:
-    """Σ weight·array over ``terms``, pairs of a number (as an array of none of its dimensions) and an array of ``shape``; float64."""
-    return _Sums(xp, shape).add(terms).total
+def weighted_sum(xp: Any, terms: Iterable[tuple[Any, Any]], count: int, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Σ weight·array over ``count`` ``terms``, pairs of a number (as an array of none of its dimensions) and an array of
+    ``shape``; and its error in fp32, in any order. Both in float64.
 
-
-def sum_error(xp: Any, terms: Iterable[tuple[Any, Any]], count: int, shape: tuple[int, ...]) -> Any:
-    """The error of ``weighted_sum`` of ``count`` terms in fp32, in any order.
-
-    λ·v·√n times each element's largest partial sum (Higham and Mary 2019, theorem 3.1), taken as the largest of eight
-    partial sums plus √Σt²; n is how many of an element's products are not zero.
+    The error is λ·v·√n times each element's largest partial sum (Higham and Mary 2019, theorem 3.1), taken as the largest of
+    eight partial sums plus √Σt²; n is how many of an element's products are not zero.
     """
     sums, largest = _Sums(xp, shape), xp.zeros(shape)
     for part in _parts(terms, -(-count // PARTIAL_SUMS)):
@@ -34,7 +30,7 @@ def sum_error(xp: Any, terms: Iterable[tuple[Any, Any]], count: int, shape: tupl
     largest += xp.sqrt(sums.squares, out=sums.squares)
     largest *= xp.sqrt(sums.nonzeros, out=sums.nonzeros)
     largest *= CONFIDENCE * FP32_ROUNDOFF
-    return largest
+    return sums.total, largest
 
 
 class _Sums:
@@ -44,7 +40,7 @@ class _Sums:
         self._xp = xp
         self.total, self.squares, self.nonzeros = (xp.zeros(shape) for _ in range(3))
 
-    def add(self, terms: Iterable[tuple[Any, Any]]) -> _Sums:
+    def add(self, terms: Iterable[tuple[Any, Any]]) -> None:
         kernels = hasattr(self._xp, "ElementwiseKernel")
         for part in _parts(terms, _TOGETHER if kernels else 1):
             if kernels:
@@ -57,7 +53,6 @@ class _Sums:
                 self.total += product
                 self.nonzeros += product != 0
                 self.squares += self._xp.multiply(product, product, out=product)
-        return self
 
 
 @cache

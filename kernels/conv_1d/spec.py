@@ -11,12 +11,12 @@ def taps(x, w, N, K):
 
 
 def reference(xp, x, w, N, K):
-    return weighted.weighted_sum(xp, taps(x, w, N, K), (N - K + 1,))
+    y, error = weighted.weighted_sum(xp, taps(x, w, N, K), K, (N - K + 1,))
+    return {"y": y, "error": error}
 
 
 def bound(xp, u, out, x, w, N, K):
-    error = weighted.sum_error(xp, taps(x, w, N, K), K, (N - K + 1,))
-    return bounds.rounded(xp, u, out["y"], error)
+    return bounds.rounded(xp, u, out["y"], out["error"])
 
 
 def inputs(rng, distribution, N, K):

@@ -66,13 +66,14 @@ def powers(xp, A, P):
 
 
 def reference(xp, A, N, P):
-    return powers(xp, A, P)[P] if P > 1 else A.copy()
+    every = powers(xp, A, P)
+    return {"B": every[P] if P > 1 else A.copy(), "powers": every}
 
 
 def bound(xp, u, out, A, N, P):
     if P == 1:
         return xp.full(1, bounds.EITHER_ZERO)
-    power = powers(xp, A, P)
+    power = out["powers"]
     every = chains(P)
     error = errors(xp, power, sorted({factors for chain in every for factors in chain.values()}))
     largest = 0.0

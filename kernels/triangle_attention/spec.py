@@ -156,11 +156,11 @@ def some(xp, found):
 
 def reference(xp, q, k, v, mask, B, H, S, D):
     found = sums(xp, q, k, v, mask, B, H, S, D)
-    return found.terms / some(xp, found.weights)
+    return {"y": found.terms / some(xp, found.weights), "sums": found}
 
 
 def bound(xp, u, out, q, k, v, mask, B, H, S, D):
-    found, y = sums(xp, q, k, v, mask, B, H, S, D), out["y"]
+    found, y = out["sums"], out["y"]
     all_weights = some(xp, found.weights)
     n = xp.arange(1, S + 1, dtype="float64")[:, None]
     # Weights change from key to key as k does. Where neighbours are alike, so are the roundings of a sum. Of short sums all

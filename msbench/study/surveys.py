@@ -32,8 +32,8 @@ from msbench.spec import Case, Operator, Precision, Task
 from msbench.study.mutation import Subject, Survey, Verdict, begin, check
 
 _BEGUN = 2  # surveys: the one whose mutants are checked, and the next one
-_SIDE_BY_SIDE = 7  # surveys, of a dozen processes each
-_MEMORY_A_SURVEY = 2**33  # of the device, for its processes, besides cases
+_SIDE_BY_SIDE = 10  # surveys, of a dozen processes each
+_MEMORY_A_SURVEY = 3 * 2**31  # of the device, for its processes, besides cases
 _PARTS = 32  # of the device's memory
 _ROOM = 16  # parts, for all cases that are checked at once
 _USUAL_MEMORY = 2**37  # of a device that does not tell
@@ -96,14 +96,14 @@ def _side_by_side(
     progress: Progress | None,
 ) -> Iterator[tuple[int, list[Verdict] | DeviceFull]]:
     cores = os.cpu_count() or 1
-    count = max(1, min(_SIDE_BY_SIDE, cores // 2, len(every), memory // 2 // _MEMORY_A_SURVEY))
+    count = max(1, min(_SIDE_BY_SIDE, cores * 5 // 8, len(every), memory // 2 // _MEMORY_A_SURVEY))
     spawning = get_context("spawn")
     room = _Room(spawning.Lock(), spawning.BoundedSemaphore(_ROOM))
     with ExitStack() as pools:
         compiling = pools.enter_context(ThreadPoolExecutor(max(1, cores // 2)))
         turns = pools.enter_context(ThreadPoolExecutor(count))
         work = ProcessPoolExecutor(
-            count, spawning, initializer=_start, initargs=(make, os.getpid(), room, cores // count)
+            count, spawning, initializer=_start, initargs=(make, os.getpid(), room, -(-cores // count))
         )
         for pool in (compiling, turns, work):
             pools.callback(pool.shutdown, wait=False, cancel_futures=True)

@@ -44,11 +44,8 @@ OTHER_COMMANDS = 5
 FLOOR_LAUNCHES = 4
 """Empty kernels in a row, which tell what longer calls pay; one alone tells what the shortest do."""
 
-BUSY_S = 0.01
-"""How long the device is kept busy before anything is timed, so that its clocks are up."""
-
-BRIEFLY_BUSY_S = 0.002
-"""The same behind a pause in which outputs were compared on the device, a hundred times a task."""
+BUSY_S = 0.002
+"""How long the device is kept busy before anything is timed, and behind a pause in which outputs were compared, so that its clocks are up."""
 
 _FIXED_COMMANDS = (
     4  # of a repetition, besides the call's own: two events, the read over L2, and a launch after every fourth

@@ -10,7 +10,7 @@ import numpy as np
 
 from msbench.errors import DeviceError
 from msbench.gpu.timing.permute import permute
-from msbench.gpu.timing.track import BRIEFLY_BUSY_S, Compared, Track
+from msbench.gpu.timing.track import BUSY_S, Compared, Track
 from msbench.harness.arena import Arena
 from msbench.harness.check.case import POISONS, describe, look
 from msbench.harness.check.compare import Expectation, expect, outliers, touch
@@ -89,7 +89,7 @@ class Comparison:
             arena.poison(POISONS[0])
             turn.take(alone=True)
             arena.send()
-            track.subject.busy(BRIEFLY_BUSY_S)
+            track.subject.busy(BUSY_S)
             samples, told = track.compared(self.number, self.drawn, self.which)
             if samples:
                 break

@@ -125,11 +125,12 @@ def expected(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> tuple[dict
     exact = {n: a if a.dtype.kind == "i" else wide(a, xp) for n, a in inputs.items()}
     arguments = {**exact, **op.scalar_values(case), **problem.dims}
     with np.errstate(all="ignore"):  # NaN and infinity among the inputs are deliberate
-        references = _called(op, "reference", case, lambda: op.reference(xp, **arguments), xp)
+        found = _called(op, "reference", case, lambda: op.reference(xp, **arguments))
+        references = _arrays(op, "reference", case, found, xp)
         _require(op, "reference", case, references, lambda a, given: _wrong_reference(a, given, extents[a.name]))
-        bounds = _called(
-            op, "bound", case, lambda: op.bound(xp, problem.precision.unit_roundoff, references, **arguments), xp
-        )
+        out = {**found, **references}
+        given = _called(op, "bound", case, lambda: op.bound(xp, problem.precision.unit_roundoff, out, **arguments))
+        bounds = _arrays(op, "bound", case, given, xp)
         _require(op, "bound", case, bounds, lambda a, given: _wrong_bound(given, extents[a.name]))
     for name, bound in bounds.items():
         if bound.size != 1 and bound.shape != extents[name]:
@@ -137,8 +138,8 @@ def expected(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> tuple[dict
     return references, bounds
 
 
-def _called(op: Operator, what: str, case: Case, function: Callable[[], Any], xp: Any) -> dict[str, Any]:
-    """What a spec's function gives, an array for each output; what it raises is the spec's fault, but for want of memory."""
+def _called(op: Operator, what: str, case: Case, function: Callable[[], Any]) -> Mapping[str, Any]:
+    """What a spec's function gives for each output, and besides; what it raises is the spec's fault, but for want of memory."""
     try:
         result = function()
     except MemoryError:
@@ -149,10 +150,15 @@ def _called(op: Operator, what: str, case: Case, function: Callable[[], Any], xp
     names = [a.name for a in op.outputs]
     if not isinstance(result, Mapping) and len(names) == 1:
         result = {names[0]: result}
-    if not isinstance(result, Mapping) or set(result) != set(names):
+    if not isinstance(result, Mapping) or not set(result) >= set(names):
         given = f"a dict with {_listed(result)}" if isinstance(result, Mapping) else type(result).__name__
         raise SpecError(f"{_place(op, what, case)}: it returned {given}; return a dict with {', '.join(names)}.")
-    return {n: _array(op, what, case, n, result[n], xp) for n in names}
+    return result
+
+
+def _arrays(op: Operator, what: str, case: Case, found: Mapping[str, Any], xp: Any) -> dict[str, Any]:
+    """Each output's array."""
+    return {output.name: _array(op, what, case, output.name, found[output.name], xp) for output in op.outputs}
 
 
 def _array(op: Operator, what: str, case: Case, name: str, value: Any, xp: Any) -> Any:

@@ -262,6 +262,22 @@ def test_what_a_spec_forgets_is_said() -> None:
             expected(Task(forgetful, Precision.FP32).at(case(50)), inputs, np)
 
 
+def test_a_bound_gets_what_else_the_reference_returned() -> None:
+    problem = Task(OPERATOR, Precision.FP32).at(case(50))
+    inputs = generate(problem, 3, np)
+
+    def reference(xp: Any, **arguments: Any) -> dict[str, Any]:
+        return {**OPERATOR.reference(xp, **arguments), "half a bound": np.full(50, 0.25)}
+
+    def bound(xp: Any, u: float, out: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+        return {"y": 2 * out["half a bound"], "rank": 0 * out["rank"]}
+
+    shared = Task(replace(OPERATOR, reference=reference, bound=bound), Precision.FP32).at(case(50))
+    references, bounds = expected(shared, inputs, np)
+    assert list(references) == ["y", "rank"]
+    assert (bounds["y"] == 0.5).all()
+
+
 @pytest.mark.parametrize(
     ("function", "line", "says"),
     [
