@@ -21,7 +21,7 @@ from msbench.spec import Operator
 _PACKAGE = Path(__file__).resolve().parent.parent
 _PARTS = ("harness", "gpu", "executors", "emulator", "statistics.py", "roofline.py")
 _NOT_OF_A_FIGURE = _PACKAGE / "harness" / "batch"  # which says when, and in which process, a thing is done
-_SPEC_PARTS = ("bounds.py", "operators")
+_SPEC_PARTS = ("arrays.py", "bounds.py", "weighted.py", "operators")
 
 
 def harness_digest(operator: Operator | None = None) -> str:

@@ -254,12 +254,14 @@ int runner_take(const Node* nodes, int count, int* unknown) {
     return code;
 }
 
-// One call and its end: its record is played, or where there is none the launcher is called. The workspace is redrawn before
-// (`fresh`), and the guard around it is looked at afterwards.
+// One call and its end: its record is played, or where there is none the launcher is called. Before, the workspace is redrawn and
+// what is left in shared and local memory is scrubbed (`fresh`); the guard around the workspace is looked at afterwards.
 int runner_once(const Call* call, int fresh, uint64_t seed, int* stage) {
     *stage = kSetUp;
-    if (fresh)
+    if (fresh) {
         if (int code = fill_workspace(call, seed)) return code;
+        if (int code = scrub(!records.empty() && uses_local(records[0]), unsigned(seed))) return code;
+    }
     if (int code = clear_counters()) return code;
     if (int code = records.empty() ? invoke(call, 0, stage) : play(records[0])) {
         cudaDeviceSynchronize();
