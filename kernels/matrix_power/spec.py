@@ -9,7 +9,7 @@ ROUNDINGS = 4.0
 them stays below this times the root of the sum of squares, which is seven standard deviations or more (each is u/√3 or
 less)."""
 AT_ONCE = 2**24
-"""Elements of products whose errors are worked out together."""
+"""Elements of matrices that are worked on together."""
 SPIKED_SIZE = 32.0
 """What the spiked distribution is divided by besides: √(256²/64), the size of its rows next to uniform ones'."""
 
@@ -58,16 +58,17 @@ def occurrences(chain, P):
 
 
 def powers(xp, A, P):
-    """A⁰ to Aᴾ."""
-    every = [xp.eye(A.shape[0]), A]
+    """A⁰ to Aᴾ, [P + 1, N, N]."""
+    every = xp.empty((P + 1, *A.shape))
+    every[0], every[1] = xp.eye(A.shape[0]), A
     for n in range(2, P + 1):
-        every.append(every[n // 2] @ every[n - n // 2])
+        xp.matmul(every[n // 2], every[n - n // 2], out=every[n])
     return every
 
 
 def reference(xp, A, N, P):
-    every = powers(xp, A, P)
-    return {"B": every[P] if P > 1 else A.copy(), "powers": every}
+    power = powers(xp, A, P)
+    return {"B": power[P], "powers": power}
 
 
 def bound(xp, u, out, A, N, P):
@@ -82,12 +83,17 @@ def bound(xp, u, out, A, N, P):
     return bounds.rounded(xp, u, out["B"], largest)
 
 
+def parts(power, some):
+    """``some`` a few at a time: each step on many small matrices takes a GPU as long as on one."""
+    step = max(1, AT_ONCE // power[1].size)
+    return (some[start : start + step] for start in range(0, len(some), step))
+
+
 def errors(xp, power, products):
-    """The own error of each product A^i·A^j, by (i, j): of small matrices of many at once, each step of which takes a GPU as long."""
-    step, found = max(1, AT_ONCE // power[1].size), {}
-    for start in range(0, len(products), step):
-        some = products[start : start + step]
-        left, right = (xp.stack([power[factors[side]] for factors in some]) for side in (0, 1))
+    """The own error of each product A^i·A^j, by (i, j)."""
+    found = {}
+    for some in parts(power, products):
+        left, right = (power[list(side)] for side in zip(*some, strict=True))
         found.update(zip(some, bounds.product(xp, left, right), strict=True))
     return found
 
@@ -98,24 +104,34 @@ def chain_error(xp, u, power, chain, P, error):
     ``error`` has the own error of each product A^i·A^j, by (i, j).
 
     An error E of A^q becomes Σᵢ A^i·E·A^(P-q-i). Elements of E are independent, so the squares add up: their weights are
-    the squares of that map's coefficients, written out as pairs of positions.
+    the squares of that map's coefficients, written out as pairs of positions i and k.
     """
-    squares = xp.zeros(power[P].shape)
+    grown = {}
     for q, positions in occurrences(chain, P).items():
-        own = error[chain[q]] + ROUNDINGS * u * xp.abs(power[q])
-        own *= own
         for index, i in enumerate(positions):
             for k in positions[index:]:
-                left, right = weights(power, i, k), weights(power, P - q - i, P - q - k)
-                term = left[:, None] * own if left.ndim == 1 else left @ own
-                term = term * right if right.ndim == 1 else term @ right
-                squares = squares + (1 if i == k else 2) * term
+                sides = (i, k), (P - q - i, P - q - k)
+                grown.setdefault(tuple(0 in side for side in sides), []).append((q, *sides))
+    squares = xp.zeros(power[P].shape)
+    for alike in grown.values():
+        for some in parts(power, alike):
+            which, before, after = (list(column) for column in zip(*some, strict=True))
+            own = xp.stack([error[chain[q]] for q in which]) + ROUNDINGS * u * xp.abs(power[which])
+            own *= own
+            own *= xp.asarray([1.0 if i == k else 2.0 for i, k in before])[:, None, None]
+            left, right = weights(power, before), weights(power, after)
+            own = left[:, :, None] * own if left.ndim == 2 else left @ own
+            own = own * right[:, None] if right.ndim == 2 else own @ right
+            squares += xp.sum(own, axis=0)
     return error[chain[P]] + xp.sqrt(xp.maximum(squares, 0.0))
 
 
-def weights(power, i, k):
-    """The elements of A^i times those of A^k; the diagonal alone where one of them is the identity."""
-    return power[i] * power[k] if i and k else power[max(i, k)].diagonal()
+def weights(power, pairs):
+    """For each of ``pairs`` (i, k) the elements of A^i times those of A^k; the diagonal alone where one of them is the identity in all."""
+    some, others = (list(side) for side in zip(*pairs, strict=True))
+    if 0 in pairs[0]:
+        return power.diagonal(axis1=1, axis2=2)[[max(pair) for pair in pairs]]
+    return power[some] * power[others]
 
 
 def inputs(rng, distribution, N, P):

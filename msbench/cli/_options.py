@@ -19,6 +19,7 @@ from msbench.errors import MsbenchError
 from msbench.spec import Precision, Task
 
 if TYPE_CHECKING:
+    from msbench.harness.protocols import Executor
     from msbench.store.store import Store
 
 
@@ -181,11 +182,19 @@ def tasks_named(texts: list[str] | None, precision: Precision | None, ops_dir: P
 
 
 def pick_executor(
-    name: str, db: str | None, device: str | None, store: Store, *, recalls: bool = True, sanitize: bool = False
+    name: str,
+    db: str | None,
+    device: str | None,
+    store: Store,
+    *,
+    recalls: bool = True,
+    sanitize: bool = False,
+    ceilings: bool = True,
 ) -> Any:
-    """The executor, told what is known already; a device that measures has its ceilings stored with the results.
+    """The executor, told what is known already.
 
     Args:
+        ceilings: whether what the device reaches is measured at once, and stored (see ``store_ceilings``).
         recalls: whether stored times may stand for those that can't be measured here. Where they may not, what runs kernels
             and has times of another device gives way to the processor, which runs them and has none.
     """
@@ -199,7 +208,13 @@ def pick_executor(
     if not recalls and isinstance(chosen, Remembers):
         chosen.close()
         chosen = executors.pick("cpu", sanitize=sanitize)
-    ceilings = chosen.ceilings() if chosen.measures else None
-    if ceilings is not None:
-        store.add_ceilings(chosen.device(), ceilings)
+    if ceilings:
+        store_ceilings(chosen, store)
     return chosen
+
+
+def store_ceilings(executor: Executor, store: Store) -> None:
+    """Store what a device that measures reaches, beside the results from it."""
+    found = executor.ceilings() if executor.measures else None
+    if found is not None:
+        store.add_ceilings(executor.device(), found)

@@ -32,6 +32,7 @@ from msbench.cli._options import (
     pick_executor,
     repeated,
     seeded,
+    store_ceilings,
     tasks_named,
 )
 from msbench.cli._settings import origins, settings
@@ -210,7 +211,11 @@ def bench(
     goes_on_with_resume(db)
     failed = 0
     passages: list[Passage] = []
-    with pick_executor(executor, db, device, store) as chosen, report.Live(err) as live, ExitStack() as last:
+    with (
+        pick_executor(executor, db, device, store, ceilings=False) as chosen,
+        report.Live(err) as live,
+        ExitStack() as last,
+    ):
         jobs = [
             Job(
                 task,
@@ -247,6 +252,8 @@ def bench(
         )  # an error below ends its threads before the executor
         try:
             for number, (job, results) in enumerate(stream, 1):
+                if number == 1:  # they were measured while compilers were at work
+                    store_ceilings(chosen, store)
                 if isinstance(results, MsbenchError):
                     err.print(f"[red]{job.task.id}[/]: {escape(str(results))}", soft_wrap=True)
                     failed += len(job.candidates)
