@@ -20,7 +20,7 @@ from msbench.figures.proofs import proofs
 from msbench.harness.batch import coordinator as batch
 from msbench.harness.batch.job import Job
 from msbench.harness.protocols import Plan
-from msbench.model import Evaluation, Origin, Study
+from msbench.model import Ceilings, Evaluation, Origin, Study
 from msbench.spec import Task
 from msbench.store.store import Store
 from tests import factories
@@ -180,6 +180,29 @@ def test_a_task_took_what_its_versions_did_and_new_ones_count_like_the_others() 
     job = Job(Task(op, FP32), (old, other, new), Plan(cases=op.cases))
     assert _took(job, known) == 12.0
     assert _took(job, {}) is None
+
+
+def test_what_a_device_reaches_is_measured_once_builds_are_begun_and_stored_with_the_times(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def stream(executor: object, jobs: Sequence[Job], **_: object) -> Iterator[tuple[Job, list[Evaluation]]]:
+        told.append("builds")
+        yield from ((job, []) for job in jobs)
+
+    def ceilings(self: CpuExecutor) -> Ceilings:
+        told.extend(("ceilings", self.device().id))
+        return factories.CEILINGS
+
+    monkeypatch.setattr(batch, "evaluate_all", stream)
+    monkeypatch.setattr(CpuExecutor, "measures", True)
+    monkeypatch.setattr(CpuExecutor, "ceilings", ceilings)
+    done = CliRunner().invoke(app, ["bench", "relu", "--versions", "naive", "--executor", "cpu", "--db", "x.sqlite"])
+    assert done.exit_code == 0, done.output
+    assert told[:2] == ["builds", "ceilings"]
+    with Store(here / "x.sqlite", read_only=True) as store:
+        assert store.ceilings(told[2]) == factories.CEILINGS
 
 
 def test_an_error_of_the_database_ends_what_runs_before_the_executor(
