@@ -66,6 +66,7 @@ class FakeExecutor:
     name: str = "cuda"
     measures: bool = True
     check_limit: float | None = None
+    host_work: float = 0.0
     xp: Any = None
 
     def device(self) -> Device:

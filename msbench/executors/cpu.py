@@ -77,6 +77,7 @@ class CpuExecutor:
     name = "cpu"
     measures = False
     xp = np
+    host_work = 0.0
 
     def __init__(
         self, compiler: emulator.HostCompiler, sanitize: bool = False, launch_limit_s: float = LAUNCH_LIMIT_S

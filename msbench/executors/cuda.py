@@ -37,7 +37,7 @@ from msbench.harness.arena import Arena, Layout
 from msbench.harness.build import compile as building
 from msbench.harness.build import toolchain
 from msbench.harness.check.case import POISONS
-from msbench.harness.check.cost import module, within_reach
+from msbench.harness.check.cost import HOST_WORK, SHARED_HOST_WORK, module, within_reach
 from msbench.harness.check.schedule import suspects
 from msbench.harness.digest import harness_digest
 from msbench.harness.gpu_memory import MemoryWatch
@@ -132,6 +132,7 @@ class CudaExecutor:
         self.arch = toolchain.architecture(gpu.capability)
         self._store = store
         self._beside = beside
+        self.host_work = HOST_WORK if beside is None else SHARED_HOST_WORK
         self._resources = ExitStack()
         self._runners: list[GpuRunner] = []
         self._compilers: list[WorkerProcess] = []  # that are idle
@@ -391,7 +392,7 @@ class CudaExecutor:
         sets = range(_INPUT_SETS if layout.nbytes * _INPUT_SETS <= _SETS_LIMIT else 1)
         trusted = [plan.trusted and s.candidate.origin in (Origin.NAIVE, Origin.LIBRARY) for s in subjects]
         suspicious = [suspects(op, replace(plan, trusted=one), case) for one in trusted]
-        xp = module(problem, self.xp)
+        xp = module(problem, self)
         verifier = Verifier(
             problem,
             arenas := list[Arena](),

@@ -53,6 +53,7 @@ class RecordedExecutor:
         self._device = _choose(store, device)
         self.xp: ModuleType = checker.xp
         self.check_limit = checker.check_limit
+        self.host_work = checker.host_work
 
     # ------------------------------------------------------------------ what was recorded
 

@@ -153,13 +153,15 @@ class Executor(Protocol):
 
     ``xp`` is the array module (numpy or cupy) of inputs, references and arenas. ``measures``: whether it has times of
     its own; if not, ``measure`` and ``profile`` are never called. ``check_limit``: cases that cost more than so many
-    operations (``schedule.work``) are not checked here, because that would take minutes; None checks them all.
+    operations (``schedule.work``) are not checked here, because that would take minutes; None checks them all. ``host_work``: up to so
+    many, inputs, references and comparisons are NumPy's in any case (see ``cost.HOST_WORK``).
     """
 
     name: str
     measures: bool
     xp: Any
     check_limit: float | None
+    host_work: float
 
     def device(self) -> Device:
         """What runs the kernels (or ran them, see ``Remembers``)."""

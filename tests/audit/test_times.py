@@ -46,6 +46,7 @@ class Clock:
     name = "clock"
     measures = True
     check_limit = None
+    host_work = 0.0
     xp = np
 
     def __init__(self, times: Mapping[str, Any], ceilings: Ceilings | None = None) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from msbench.errors import UnsupportedError, WorkerCrashed
 from msbench.harness.arena import ALIGNMENT, Arena, Layout
+from msbench.harness.check.cost import HOST_WORK
 from msbench.harness.evaluate import Plan
 from msbench.model import BuildResult, Candidate, Ceilings, Device, Failure, Fault, Measurement, Profile, digest
 from msbench.spec import Array, Case, Dim, Operator, Precision, Problem, Scalar, Split, Task
@@ -106,6 +107,7 @@ class FakeExecutor:
     measures: bool = True
     xp: Any = np
     check_limit: float | None = None
+    host_work: float = 0.0
     time_ns: dict[str, float] = field(default_factory=dict)
     unsupported: set[str] = field(default_factory=set)
     launches: list[tuple[str, str]] = field(default_factory=list)
@@ -194,6 +196,7 @@ class DeviceExecutor(FakeExecutor):
     """One whose arenas the host can't look into."""
 
     xp: Any = field(default_factory=lambda: SimpleNamespace(__name__="cupy"))
+    host_work: float = HOST_WORK
 
     def arena(self, layout: Layout) -> Arena:
         memory = np.zeros(layout.nbytes + ALIGNMENT, dtype=np.uint8)

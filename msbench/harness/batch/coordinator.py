@@ -27,7 +27,7 @@ REFEREES = 16
 PROCESSES = 72
 """The total for tasks that are checked at once is at most this."""
 
-AT_ONCE = 6
+AT_ONCE = 8
 """More tasks are not measured side by side: those that are timed have to wait for each other."""
 
 _SPARE_CORES = 2  # for this process and the compilers

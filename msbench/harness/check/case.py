@@ -29,7 +29,7 @@ from msbench.harness.check.compare import (
     prepare,
     touch,
 )
-from msbench.harness.check.cost import module, within_reach
+from msbench.harness.check.cost import Computes, module, within_reach
 from msbench.harness.protocols import Executor, Runner
 from msbench.harness.spans import span
 from msbench.model import CheckResult, Failure, Fault, digest
@@ -55,10 +55,8 @@ _REPEATS = 3
 _MIXED_BYTES = 2**30
 
 
-class Memory(Protocol):
+class Memory(Computes, Protocol):
     """What a check needs of an ``Executor``."""
-
-    xp: Any
 
     def arena(self, layout: Layout) -> Arena:
         """See ``Executor``."""
@@ -73,7 +71,7 @@ class CaseCheck:
     def __init__(self, executor: Memory, problem: Problem, seed: int) -> None:
         self.problem = problem
         self._executor = executor
-        self._xp = module(problem, executor.xp)
+        self._xp = module(problem, executor)
         self._seed = seed
         self._memory = ExitStack()
 

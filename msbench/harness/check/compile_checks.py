@@ -20,7 +20,7 @@ from typing import Any
 from msbench import operators
 from msbench.harness.arena import ALIGNMENT, Arena, Layout
 from msbench.harness.check.case import CaseCheck
-from msbench.harness.check.cost import module, work
+from msbench.harness.check.cost import HOST_WORK, module, work
 from msbench.harness.check.schedule import Scheduled, schedule
 from msbench.harness.protocols import Plan
 from msbench.harness.sandbox import wire
@@ -33,6 +33,8 @@ _WORK = 2e10
 
 class Memory:
     """What a check needs of an executor: the array module, and arenas in its memory."""
+
+    host_work = HOST_WORK
 
     def __init__(self, xp: Any) -> None:
         self.xp = xp
@@ -75,7 +77,7 @@ def compile_checks(op: Operator, xp: Any, part: int = 0, parts: int = 1) -> int:
     largest: dict[int, Scheduled] = {}
     for item in schedule(op, Plan(cases=op.cases), None):
         size = operators.elements(op, dict(item.case.dims))
-        launches = module(op.tasks[0].at(item.case), xp) is xp
+        launches = module(op.tasks[0].at(item.case), Memory(xp)) is xp
         if launches and work(op, item.case) <= _WORK and size <= _ELEMENTS:
             flat = (name for name, size in item.case.dims if size == 1)
             cheapest.setdefault((item.case.distribution, *flat), item)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,8 +11,12 @@ from msbench.operators import elements
 from msbench.spec import Case, Operator, Problem
 
 HOST_WORK = 8e6
-"""The work up to which inputs, references and comparisons are NumPy's. For so little a device needs dozens of launches, each of which
-waits for the other processes that share it: NumPy takes one to twenty milliseconds."""
+"""The work up to which inputs, references and comparisons are NumPy's, which takes one to twenty milliseconds: a device needs dozens
+of launches, and as many answers."""
+
+SHARED_HOST_WORK = 6.4e7
+"""The same beside other processes, for which each of those launches waits: there a check of so much work keeps a processor busy for 0.1 s,
+and takes a quarter of a second on the device."""
 
 _ELEMENT_OPERATIONS = 16  # what drawing, referencing and comparing one element costs, roughly
 
@@ -23,9 +27,19 @@ def work(op: Operator, case: Case) -> float:
     return float(op.flops(**dims)) + _ELEMENT_OPERATIONS * elements(op, dims)
 
 
-def module(problem: Problem, xp: Any) -> Any:
-    """The array module of what a problem's outputs are compared with: ``xp``, or NumPy where that is little work."""
-    return np if work(problem.operator, problem.case) <= HOST_WORK else xp
+class Computes(Protocol):
+    """Where a check may be computed: with an executor's array module, and, up to so much work, in the host's memory."""
+
+    host_work: float
+
+    @property
+    def xp(self) -> Any:
+        """The array module."""
+
+
+def module(problem: Problem, executor: Computes) -> Any:
+    """The array module of what a problem's outputs are compared with: the executor's, or NumPy where that is little work."""
+    return np if work(problem.operator, problem.case) <= executor.host_work else executor.xp
 
 
 def within_reach(arena: Arena, xp: Any) -> Arena:
