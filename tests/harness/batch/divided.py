@@ -136,7 +136,8 @@ class ToldRunner(FakeRunner):
 class Beside(Divided):
     """``dies``, ``hangs``, ``lost``, ``full``, ``short``, ``slow``: what happens when one operator is checked or measured.
 
-    ``times``: each measurement has a part that it does elsewhere, one that it does alone and one that it does beside others.
+    ``times``: each measurement has a part that it does elsewhere (which takes op0 long), one that it does alone and one that it does
+    beside others.
     """
 
     workers: list[WorkerProcess] = field(default_factory=list)
@@ -178,7 +179,7 @@ class Beside(Divided):
         if "times" in self.behaviour:
             self.turn.leave()
             with self.noted("elsewhere", op.name):
-                time.sleep(0.05)
+                time.sleep(0.25 if op.name == "op0" else 0.05)
             for alone in (True, False):
                 self.turn.take(alone=alone)
                 with self.noted("timed" if alone else "beside", op.name):
