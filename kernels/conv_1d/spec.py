@@ -20,11 +20,13 @@ def bound(xp, u, out, x, w, N, K):
 
 
 def inputs(rng, distribution, N, K):
-    """In patches, sums have few terms: everywhere, as the filter has few, or in one tile of the signal. Of ``dotted`` ones the filter is nearly symmetric."""
+    """In patches, sums have few terms: everywhere, as the filter has few, or in one tile of the signal. Of ``dotted`` ones the filter is
+    nearly symmetric, of ``scattered`` ones every other time a moving average."""
     x = rng.floats("x", (N,), distribution, tile=(1, 2 * K), kinds=patchwork.TERMS)
     if distribution == "patchwork":
         return {"x": x, "w": rng.few("w", K, 1).reshape(K)}
-    drawn = "uniform" if distribution == "scattered" else distribution
+    boxed = ("uniform", "constant")[rng.position("boxed", 2)]
+    drawn = boxed if distribution == "scattered" else distribution
     return {"x": x, "w": rng.floats("w", (K,), drawn, kinds=("uniform", "ties"))}
 
 

@@ -6,6 +6,9 @@ from msbench import bounds, weighted
 from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
+NEARLY = 2.0**-15
+"""How far a filter is from one of rank one, at most: thirty times what fp32 makes of it."""
+
 
 def taps(x, w, H, W, KH, KW):
     """Each element of the filter, and the pixels that it is multiplied with."""
@@ -23,10 +26,14 @@ def bound(xp, u, out, x, w, H, W, KH, KW):
 
 
 def inputs(rng, distribution, H, W, KH, KW):
-    """In patches, sums have few terms: everywhere, as the filter has few, or in one tile of the image. Of ``dotted`` ones the filter is nearly of rank one."""
+    """In patches, sums have few terms: everywhere, as the filter has few, or in one tile of the image. Of ``dotted`` ones the filter is
+    of rank one but for one element, of ``scattered`` ones every other time but for NEARLY."""
     x = rng.floats("x", (H, W), distribution, tile=(2 * KH, 2 * KW), kinds=patchwork.TERMS)
     if distribution == "patchwork":
         return {"x": x, "w": rng.few("w", KH * KW, 1).reshape(KH, KW)}
+    if distribution == "scattered" and rng.position("separable", 2):
+        down, across = rng.floats("down", (KH, 1), "uniform"), rng.floats("across", (KW,), "uniform")
+        return {"x": x, "w": down * across + rng.floats("w", (KH, KW), "uniform") * rng.xp.float32(NEARLY)}
     drawn = "uniform" if distribution == "scattered" else distribution
     return {"x": x, "w": rng.floats("w", (KH, KW), drawn, kinds=("uniform", "ties"))}
 

@@ -22,6 +22,8 @@ SIZE = 8.0
 DEEP = (2.0**9, 2.0**14, 2.0**17)
 """Scores of some queries in patches are about minus one of these: exp of them is zero in fp32, and the last two are below what a
 kernel may take for minus infinity."""
+RISE = 80.0
+"""exp of this is finite in fp32, and not its product with a large value."""
 KEYS = ("uniform", "few", "zeros", "tiny")
 QUERIES = (*KEYS, "ties", "infinities", "nan")
 FAR = 32.0
@@ -129,13 +131,19 @@ def inputs(rng, distribution, q, kv, d, dv):
 
 
 def patches(rng, distribution, q, kv, d, dv):
-    """Kinds of queries, keys, and columns of V. What is not finite is in a query or a column, and leaves the others alone."""
+    """Kinds of queries, keys, and columns of V. What is not finite is in a query or a column, and leaves the others alone.
+
+    In ``patchwork`` the scores of some queries are anywhere between 0 and RISE.
+    """
     Q = rng.floats("Q", (q, d), distribution, axis=1, kinds=QUERIES)
     K = rng.floats("K", (kv, d), distribution, axis=1, kinds=KEYS)
     which = rng.integers("deep", (q,), 0, 8 * len(DEEP))
     for number, depth in enumerate(DEEP):
         Q[:, 0] = rng.xp.where(which == number, rng.xp.float32(-depth * sqrt(d)), Q[:, 0])
     K[:, 0] = 1
+    if d > 1 and distribution == "patchwork":
+        Q[:, 1] = rng.xp.where(rng.integers("rises", (q,), 0, 8) == 0, rng.xp.float32(RISE * sqrt(d)), Q[:, 1])
+        K[:, 1] = rng.uniform("steps", (kv,))
     return {"Q": Q, "K": K, "V": rng.floats("V", (kv, dv), distribution, axis=0, kinds=patchwork.TERMS)}
 
 

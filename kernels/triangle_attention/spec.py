@@ -213,7 +213,7 @@ def inputs(rng, distribution, B, H, S, D):
 def patches(rng, distribution, B, H, S, D):
     """Kinds of queries, and of channels of keys and values.
 
-    Some queries have scores far below 0 in the channels in which all keys are near 1. No values are infinite: a weight that is
+    Some queries have scores far below 0 in the channels in which all keys are near 1, and some begin with masked keys. No values are infinite: a weight that is
     zero in fp32 only would make NaN of them.
     """
     shape = (B, H, S, D)
@@ -225,7 +225,10 @@ def patches(rng, distribution, B, H, S, D):
     k = rng.xp.where(near_one, 1 + k / 8, k)
     for number, depth in enumerate(DEEP):
         q = rng.xp.where(which == number, rng.xp.float32(-depth * sqrt(D)), q)
-    return {"q": q, "k": k, "v": v, "mask": rng.floats("mask", (B, S, S), "uniform")}
+    mask = rng.floats("mask", (B, S, S), "uniform")
+    padded = rng.integers("padded", (B, S, 1), 0, 4) == 0
+    padding = padded & (rng.xp.arange(S) < rng.integers("padding", (B, S, 1), 0, S))
+    return {"q": q, "k": k, "v": v, "mask": rng.xp.where(padding, rng.xp.float32(1), mask)}
 
 
 def pairs(B, H, S, D):

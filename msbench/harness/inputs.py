@@ -241,7 +241,7 @@ def _sorted(draw: Draw, name: str, shape: tuple[int, ...]) -> Any:
     step = 2 / max(1, prod(shape))
     array = draw.fill(name, shape, "float32", lambda bits, index: (index + (bits >> 40) * 2.0**-24) * step - 1)
     if array.size > 1:
-        chunk = patchwork.chunk(draw, name, array.size // 2)
+        chunk = patchwork.chunk(draw, name, array.size)
         at, flat = chunk * (1 + draw.position(f"{name} pair", (array.size - 1) // chunk)) - 1, array.reshape(-1)
         flat[at : at + 2] = flat[at : at + 2][::-1].copy()
     return array

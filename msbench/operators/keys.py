@@ -68,7 +68,7 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
 
 def _runs(rng: Any, name: str, count: int) -> Any:
     """Ascending runs as long as ``patchwork.chunk``: who looks for a step down inside of tiles only finds none."""
-    length = patchwork.chunk(rng, name, count // 2)
+    length = patchwork.chunk(rng, name, count)
     index, runs = rng.xp.arange(count), -(-count // length)
     rank = index % length * runs + index // length
     return (rank / (length * runs) * 2 - 1).astype("float32")
@@ -83,19 +83,23 @@ def _combed(rng: Any, name: str, count: int) -> Any:
     """Uniform, and above that up to 16 combs, each of larger keys than the next: 5 to 9 keys at equal distances.
 
     Threads that stride over an array by their number have one comb's keys in one thread, if the distance is a multiple of that
-    number, which itself is one of a warp's 32 lanes. So a distance has many divisors: 32 times small factors, as far as there is room.
+    number, which itself is one of a warp's 32 lanes. So a distance has many divisors: 32 times small factors, as far as there is room, or
+    the threads of as many blocks as a GPU has multiprocessors.
     """
     values = rng.floats(name, (count,), "uniform")
     teeth = 5 + rng.position(f"{name} teeth", 5)
     for comb in range(min(_COMBS, count // (2 * teeth))):
-        distance, most = 1, count // teeth
-        if most >= _LANES:
-            distance = _LANES
-        for step in range(_LANES):
-            factor = _FACTORS[rng.position(f"{name} factor {comb} {step}", len(_FACTORS))]
-            if distance * factor > most:
-                break
-            distance *= factor
+        most = count // teeth
+        if most >= patchwork.MULTIPROCESSORS and not rng.position(f"{name} threads {comb}", 3):
+            blocks = patchwork.MULTIPROCESSORS
+            distance = blocks * 2 ** rng.position(f"{name} block {comb}", (most // blocks).bit_length())
+        else:
+            distance = _LANES if most >= _LANES else 1
+            for step in range(_LANES):
+                factor = _FACTORS[rng.position(f"{name} factor {comb} {step}", len(_FACTORS))]
+                if distance * factor > most:
+                    break
+                distance *= factor
         first = rng.position(f"{name} first {comb}", count - distance * (teeth - 1))
         large = values[first : first + distance * (teeth - 1) + 1 : distance]
         large[:] = (2 + rng.uniform(f"{name} comb {comb}", large.shape)) * 4.0 ** (_COMBS - comb)

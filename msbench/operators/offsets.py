@@ -21,7 +21,7 @@ def draw(rng: Any, name: str, shape: tuple[int, ...], distribution: str) -> Any:
     """float32 array, uniform but for what is added, of a distribution ``among`` them; ``rng`` is a ``msbench.harness.inputs.Draw``.
 
     ``offset``: ``OFFSET`` everywhere, so that E[x²] - E[x]² loses all digits of the variance in fp32. ``led``: ``OFFSET``/√i to the
-    first 1024 along the first axis, for i = 1, 2, …: the mean of the first k, whatever k, is then as far from that of all of a long
+    first 1024 along the first axis, or to as many from its middle or its end on, for i = 1, 2, …: the mean of the first k, whatever k, is then as far from that of all of a long
     line as it can be, about √(N/k) deviations, and a kernel that subtracts it first, as a guess, loses as much. ``dotted``: one
     number of bf16, but for one element in 64, which is the next one: E[x²] - E[x]² loses the variance in either precision.
     """
@@ -32,7 +32,8 @@ def draw(rng: Any, name: str, shape: tuple[int, ...], distribution: str) -> Any:
     if distribution == "offset":
         x += rng.xp.float32(OFFSET)
     else:
-        first = x[:_LEADING]
+        line = (x, x[len(x) // 2 :], x[::-1])[rng.position(f"{name} lead", 3)]
+        first = line[:_LEADING]
         steps = OFFSET / rng.xp.sqrt(rng.xp.arange(1, len(first) + 1, dtype="float64"))
         first += steps.astype("float32").reshape(-1, *[1] * (x.ndim - 1))
     return x

@@ -34,6 +34,9 @@ _DOT = 8.0  # their size, at most
 _STRUCTURED = 8  # once in so many times small integers have none, else one element breaks it
 _APART = 8  # powers of two, which a number and its negative are apart
 
+MULTIPROCESSORS = 132
+"""Of an H100 and an H200: many a kernel has as many blocks, or twice as many."""
+
 SELDOM = 128
 """Scattered patches are at most one in so many, so that 64 samples seldom meet one."""
 
@@ -74,19 +77,21 @@ KINDS: MappingProxyType[str, Kind] = MappingProxyType(
         "abyss": Kind(scale=2.0**10, offset=-(2.0**17)),
         "bottom": Kind(scale=2.0**125, offset=-(2.0**126)),  # the same: -10³⁰
         "large": Kind(scale=2.0**40),
+        "vast": Kind(scale=2.0**123),
         "tiny": Kind(scale=2.0**-56),
         "subnormal": Kind(),  # below 2^-127
         "gaps": Kind(share=3 / 4, a=-_INFINITY, b=-_INFINITY),
         "lowest": Kind(share=1.0, a=-_INFINITY, b=-_INFINITY),
+        "masked": Kind(a=-_INFINITY, b=-_INFINITY),  # its first or its last elements, as many as are drawn
         "lone": Kind(a=_INFINITY, b=-_INFINITY),  # its share, too; every other time the last is infinite
         "infinities": Kind(share=1 / 16, a=_INFINITY, b=-_INFINITY),
         "nan": Kind(share=1 / 16, a=_NAN, b=-_NAN),
     }
 )
 
-ORDERED = tuple(KINDS)
+ORDERED = tuple(kind for kind in KINDS if kind != "vast")
 """For operators that look for the largest."""
-EVERY = tuple(kind for kind in KINDS if kind != "bottom")
+EVERY = tuple(kind for kind in ORDERED if kind not in ("bottom", "masked"))
 """For operators that work on each element alone, or move it."""
 NONFINITE = ("gaps", "lowest", "lone", "infinities", "nan")
 SMALL = ("uniform", "few", "spiked", "ties", "zeros", "negative", "tiny")
@@ -96,8 +101,8 @@ TERMS = (*FINITE, *NONFINITE)
 """For sums of products: a subnormal factor's product may be flushed, or not, as often as there are terms."""
 GATES = tuple(kind for kind in EVERY if kind not in ("spiked", "deep", "abyss"))
 """For what is multiplied with a logistic function of itself, and then with one of ``GATED``."""
-GATED = tuple(kind for kind in EVERY if kind not in ("gaps", "lowest", "lone", "infinities"))
-"""No infinity: a logistic function that is zero in fp32 only would make NaN of it."""
+GATED = (*(kind for kind in EVERY if kind not in ("gaps", "lowest", "lone", "infinities")), "vast")
+"""No infinity: a logistic function that is zero in fp32 only would make NaN of it. But numbers whose product with the gate overflows."""
 
 
 def draw(
@@ -136,6 +141,11 @@ def draw(
     others = xp.asarray([value for row in rows for value in (row.a, row.b)], dtype="float32")
 
     lone = kinds.index("lone") if "lone" in kinds else None
+    masked = kinds.index("masked") if "masked" in kinds else None
+    if masked is not None:
+        ends, sides = (
+            rng.integers(f"{name} {what}", (cut.count,), 0, most) for what, most in (("end", cut.size), ("side", 2))
+        )
 
     # As bits: CuPy makes zero of what is subnormal wherever it computes or converts.
     subnormal = kinds.index("subnormal") if "subnormal" in kinds else None
@@ -150,7 +160,10 @@ def draw(
         other = others[2 * kind + ((bits >> 20) & 1).astype("int32")]
         given = (bits & (2**20 - 1)) < limit[kind]
         if lone is not None:
-            given |= (kind == lone) & cut.last(index) & ((bits >> 21) & 1).astype("bool")
+            given |= (kind == lone) & (cut.place(index) == cut.size - 1) & ((bits >> 21) & 1).astype("bool")
+        if masked is not None:
+            patch = cut.of(index)
+            given |= (kind == masked) & ((cut.place(index) < ends[patch]) == (sides[patch] == 0))
         return xp.where(given, other, number)
 
     if not dotted:
@@ -192,8 +205,14 @@ def _mirrored(rng: Any, name: str, length: int) -> Any:
     return values[rng.xp.minimum(index, length - 1 - index)]
 
 
-def chunk(rng: Any, name: str, most: int) -> int:
-    """A length up to ``most``, 2^k or 15·2^k, and more than an eighth of it: whole chunks of 2^k, 3·2^k and 5·2^k elements end there, for many k."""
+def chunk(rng: Any, name: str, size: int) -> int:
+    """A length up to half of ``size``: what several blocks of each of a GPU's multiprocessors have, or else 2^k or 15·2^k.
+
+    The latter is more than a sixteenth of the size: whole chunks of 2^k, 3·2^k and 5·2^k elements end there, for many k.
+    """
+    most, blocks = size // 2, MULTIPROCESSORS * 2 ** rng.position(f"{name} blocks", 4)
+    if size >= 2 * blocks and not rng.position(f"{name} one each", 3):
+        return int(-(-size // blocks))
     odd = 15 if most >= 15 and rng.position(f"{name} odd", 3) else 1
     return int(odd * 2 ** max(0, (most // odd).bit_length() - 1 - rng.position(f"{name} chunk", 3)))
 
@@ -226,19 +245,19 @@ def _scattered(rng: Any, name: str, count: int, kinds: int) -> Any:
 
 @dataclass(frozen=True)
 class _Cut:
-    """How an array is cut: ``count`` patches of ``size`` elements; of elements, by their flat indices, the patch and whether each is its last."""
+    """How an array is cut: ``count`` patches of ``size`` elements; of elements, by their flat indices, the patch and the place in it."""
 
     count: int
     size: int
     of: Callable[[Any], Any]
-    last: Callable[[Any], Any]
+    place: Callable[[Any], Any]
 
 
 def _lines(shape: tuple[int, ...], axis: int) -> _Cut:
     axis %= len(shape)
     length, inner = shape[axis], prod(shape[axis + 1 :])
     of = (lambda i: i // length) if inner == 1 else (lambda i: i // (length * inner) * inner + i % inner)
-    return _Cut(prod(shape[:axis]) * inner, length, of, lambda i: i // inner % length == length - 1)
+    return _Cut(prod(shape[:axis]) * inner, length, of, lambda i: i // inner % length)
 
 
 def _tiles(shape: tuple[int, ...], tile: tuple[int, int]) -> _Cut:
@@ -250,10 +269,10 @@ def _tiles(shape: tuple[int, ...], tile: tuple[int, int]) -> _Cut:
         count,
         high * wide,
         lambda i: i // width // high * across + i % width // wide,
-        lambda i: (i // width % high == high - 1) & (i % width % wide == wide - 1),
+        lambda i: i // width % high * wide + i % width % wide,
     )
 
 
 def _runs(rng: Any, name: str, size: int) -> _Cut:
     length = 1 + rng.position(f"{name} run", max(1, min(LONGEST_RUN, size // FEWEST_RUNS)))
-    return _Cut(-(-size // length), length, lambda i: i // length, lambda i: i % length == length - 1)
+    return _Cut(-(-size // length), length, lambda i: i // length, lambda i: i % length)

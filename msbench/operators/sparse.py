@@ -244,7 +244,7 @@ def draw_csc(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
 
 
 def draw_coo(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dict[str, Any]:
-    """``values``, ``row_indices`` and ``col_indices`` [nnz], in no order; ``sorted``, in order by row but for two entries."""
+    """``values``, ``row_indices`` and ``col_indices`` [nnz], in no order; ``sorted``, in order by row but for two entries, or in runs that are."""
     xp = rng.xp
     row, col = _entries(rng, distribution, rows, cols, nnz)
     if distribution == "skewed" and _can_be_full(cols, nnz):
@@ -258,8 +258,14 @@ def draw_coo(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
     if distribution == "sorted":
         row = xp.sort(row)
         col = _band(rng, row, rows, cols)
-        pair = [rng.position(f"swapped {which}", nnz) for which in range(2)]
-        row[pair] = row[pair[::-1]]
+        if rng.position("in runs", 2):
+            length = patchwork.chunk(rng, "runs", nnz)
+            index = xp.arange(nnz)
+            rank = xp.minimum(index % length * -(-nnz // length) + index // length, nnz - 1)
+            row, col = row[rank], col[rank]
+        else:
+            pair = [rng.position(f"swapped {which}", nnz) for which in range(2)]
+            row[pair] = row[pair[::-1]]
     return {"values": _scattered_values(rng, nnz, rows, distribution), "row_indices": row, "col_indices": col}
 
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_right
+from itertools import combinations
 
 from msbench.operators.cases import vary
+from msbench.operators.patchwork import OF_EVERY_KIND
 from msbench.operators.shapes import elements
 from msbench.spec import Case, Dim, Operator, Split
 
@@ -31,6 +33,9 @@ THIN_ELEMENTS = 2**18
 there; or of what so many elements allow."""
 THINNEST_ELEMENTS = 2**23
 """Up to so many a single one has, where a dimension can't be so long otherwise: a mask of 2048 by 2048."""
+
+CORNER_COUNT = 3
+"""In a corner two dimensions have their largest sizes together, and a product of them is more than either allows."""
 
 BROAD_COUNT = 4
 """Broad ones have dozens to hundreds of rows that are as long as fits; where there are no rows, arrays are."""
@@ -54,12 +59,12 @@ _SMALL = 3  # a small window is one of so many
 
 
 def tiny(op: Operator, seed: int) -> tuple[Case, ...]:
-    """The least size, ``COUNT`` tiny ones, ``USUAL_COUNT`` usual ones, ``THIN_COUNT`` thin ones and ``BROAD_COUNT`` broad ones.
+    """The least size, ``COUNT`` tiny, ``USUAL_COUNT`` usual, ``THIN_COUNT`` thin, ``BROAD_COUNT`` broad ones, and ``CORNER_COUNT`` corners.
 
     There are as many as ``op`` has; they are the same ones for the same seed.
     """
     rng = random.Random(f"{op.name}:{seed}:tiny")
-    found: dict[tuple[tuple[str, int], ...], None] = {}
+    found: dict[tuple[tuple[str, int], ...], tuple[str, ...]] = {}
     strata = {dim.name: rng.sample(range(COUNT), COUNT) for dim in op.dims}
     _add(found, _smallest(op))
     for number in range(COUNT):
@@ -70,18 +75,32 @@ def tiny(op: Operator, seed: int) -> tuple[Case, ...]:
     for dim in _turns(rng, op):
         _add(found, _thin(rng, op, dim))
     for number, dim in enumerate(_along(rng, op)):
-        _add(found, _broad(rng, op, dim, number))
+        _add(found, _broad(rng, op, dim, number), _of_broad(op, number))
+    for pair in _corners(rng, op):
+        _add(found, pair)
     cases = []
-    for dims in found:
-        usual = rng.random() < _UNIFORM
-        case = Case(dims, Split.HELDOUT, "uniform" if usual else rng.choice(op.distributions))
+    for dims, others in found.items():
+        usual = not others and rng.random() < _UNIFORM
+        case = Case(dims, Split.HELDOUT, "uniform" if usual else rng.choice(others or op.distributions))
         cases.append(vary(op, case, seed))
     return tuple(cases)
 
 
-def _add(found: dict[tuple[tuple[str, int], ...], None], dims: dict[str, int] | None) -> None:
+def _of_broad(op: Operator, number: int) -> tuple[str, ...]:
+    """What a broad case's distribution is drawn from: in turn the usual ones, those of every kind, the usual ones, and all but uniform ones."""
+    every = tuple(name for name in op.distributions if name in OF_EVERY_KIND)
+    others = tuple(name for name in op.distributions if name != "uniform")
+    return ((), every, (), others)[number % 4]
+
+
+def _add(
+    found: dict[tuple[tuple[str, int], ...], tuple[str, ...]],
+    dims: dict[str, int] | None,
+    others: tuple[str, ...] = (),
+) -> None:
+    """A size, and what distributions it is tried with; () for usual ones."""
     if dims is not None:
-        found.setdefault(tuple(dims.items()))
+        found.setdefault(tuple(dims.items()), others)
 
 
 def _smallest(op: Operator) -> dict[str, int] | None:
@@ -90,7 +109,9 @@ def _smallest(op: Operator) -> dict[str, int] | None:
 
 
 def _usual(rng: random.Random, op: Operator, number: int) -> dict[str, int] | None:
-    """Every other time dimensions of the same range have the same size; those with few values have small ones, or those of a public case."""
+    """Every other time dimensions of the same range have the same size; those with few values have small ones, those of a public case, or
+    powers of two, equal ones where ranges are the same: windows that lie side by side, with padding.
+    """
     few = [dim for dim in op.dims if dim.high - dim.low < _FEW]
     others = [dim for dim in op.dims if dim not in few]
     ranges = {(dim.low, dim.high): dim for dim in others}
@@ -100,7 +121,7 @@ def _usual(rng: random.Random, op: Operator, number: int) -> dict[str, int] | No
     for attempt in range(_TRIES):
         public = dict(rng.choice(op.cases).dims)
         drawn = {dim.name: min(dim.high, dim.low + rng.randrange(_SMALL)) for dim in few}
-        windows = {dim.name: public[dim.name] for dim in few} if number % 3 else drawn
+        windows = (drawn, {dim.name: public[dim.name] for dim in few}, _equal(rng, few))[number % 3]
         free = list(ranges.values()) if alike else others
         limits = _limits(rng, [dim.name for dim in free], SQUARE_ELEMENTS // len(op.arrays))
         sizes = {dim.name: _size(rng, dim, limits[dim.name]) for dim in free}
@@ -110,6 +131,17 @@ def _usual(rng: random.Random, op: Operator, number: int) -> dict[str, int] | No
         if fits and (op.flops(**dims) or attempt >= _IDLE_TRIES):
             return dims
     return None
+
+
+def _equal(rng: random.Random, few: list[Dim]) -> dict[str, int]:
+    side = 2 ** rng.randint(1, 3)
+    ranges = [(dim.low, dim.high) for dim in few]
+    return {
+        dim.name: min(
+            dim.high, max(dim.low, side if ranges.count((dim.low, dim.high)) > 1 else rng.randint(1, side // 2))
+        )
+        for dim in few
+    }
 
 
 def _fitting(rng: random.Random, op: Operator, parts: dict[str, tuple[int, int]], number: int) -> dict[str, int] | None:
@@ -185,6 +217,19 @@ def _broad(rng: random.Random, op: Operator, long: Dim, number: int) -> dict[str
         if fits and (op.flops(**dims) or attempt >= _IDLE_TRIES):
             return dims
     return None
+
+
+def _corners(rng: random.Random, op: Operator) -> list[dict[str, int]]:
+    """Where two of an operator's dimensions are as long as they may be, as far as there is room; others are short. The least corner comes first."""
+    found = []
+    pairs = list(combinations(op.dims, 2))
+    least = min(pairs, key=lambda pair: pair[0].high * pair[1].high, default=None)
+    for pair in sorted(rng.sample(pairs, len(pairs)), key=lambda pair: pair != least):
+        dims = {dim.name: dim.high if dim in pair else _size(rng, dim, dim.low + _SHORT) for dim in op.dims}
+        _lengthen(rng, op, dims, [dim for dim in op.dims if dim not in pair])
+        if op.takes(dims) and elements(op, dims) <= BROAD_ELEMENTS and op.flops(**dims):
+            found.append(dims)
+    return found[:CORNER_COUNT]
 
 
 def _lengthen(rng: random.Random, op: Operator, dims: dict[str, int], others: list[Dim]) -> None:
