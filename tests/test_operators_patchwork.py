@@ -121,7 +121,19 @@ def test_combs_of_keys_are_the_largest_each_in_one_thread_of_many_grids(seed: in
     last = order[level == level.min()]  # nothing was laid over it
     distances = np.diff(np.sort(last))
     assert 5 <= last.size <= 9 and len(set(distances)) == 1 and distances[0] <= count // 5
-    assert distances[0] % 32 == 0 or count // last.size < 32
+    threads = distances[0] % 32 == 0 or distances[0] % patchwork.MULTIPROCESSORS == 0
+    assert threads or count // last.size < 32
+
+
+def test_some_lines_begin_or_end_with_minus_infinity() -> None:
+    lines = np.concatenate(
+        [draw(seed, (50, 400), "patchwork", axis=1, kinds=("uniform", "masked")) for seed in range(4)]
+    )
+    gone = lines == -np.inf
+    masked = gone[gone.any(axis=1) & ~gone.all(axis=1)]
+    borders = np.count_nonzero(np.diff(masked.astype(int), axis=1), axis=1)
+    assert (borders == 1).all() and 50 < len(masked) < 150
+    assert 0 < masked[:, 0].sum() < len(masked) and np.ptp(masked.sum(axis=1)) > 300
 
 
 def test_a_thread_that_keeps_four_keys_loses_some_of_a_comb() -> None:
@@ -194,8 +206,9 @@ def test_nans_have_both_signs_but_among_keys() -> None:
 def test_keys_come_in_runs_as_long_as_chunks(seed: int, count: int) -> None:
     drawn = np.asarray(keys.draw(Draw(np, "test", str(seed)), "x", count, "runs"))
     ends = np.flatnonzero(np.diff(drawn) < 0) + 1
-    assert 1 <= len(ends) < 16 and len(np.unique(drawn)) == count
-    assert ends[0].bit_count() in (1, 4) and (ends % ends[0] == 0).all()
+    assert (ends % ends[0] == 0).all() and len(np.unique(drawn)) == count
+    blocks = [patchwork.MULTIPROCESSORS * 2**k for k in range(4)]
+    assert ends[0] in [-(-count // n) for n in blocks] or (len(ends) < 16 and ends[0].bit_count() in (1, 4))
 
 
 @pytest.mark.parametrize("size", [1536, 2048, 2560, 3840])

@@ -8,7 +8,16 @@ import pytest
 
 from msbench import operators
 from msbench.operators import elements
-from msbench.operators.tiny import BROAD_COUNT, COUNT, MOST_ELEMENTS, SQUARE_ELEMENTS, THINNEST_ELEMENTS, tiny
+from msbench.operators.patchwork import OF_EVERY_KIND
+from msbench.operators.tiny import (
+    BROAD_COUNT,
+    CORNER_COUNT,
+    COUNT,
+    MOST_ELEMENTS,
+    SQUARE_ELEMENTS,
+    THINNEST_ELEMENTS,
+    tiny,
+)
 from msbench.spec import Split
 
 SEEDS = range(6)
@@ -26,8 +35,29 @@ def test_they_obey_the_spec_and_hold_few_elements(name: str) -> None:
             assert all(dim.low <= dims[dim.name] <= dim.high for dim in op.dims)
             assert op.valid is None or op.valid(**dims)
             assert elements(op, dims) <= THINNEST_ELEMENTS
-        assert sum(elements(op, dict(case.dims)) > MOST_ELEMENTS for case in cases) <= 16 + BROAD_COUNT
+        assert sum(elements(op, dict(case.dims)) > MOST_ELEMENTS for case in cases) <= 16 + BROAD_COUNT + CORNER_COUNT
     assert tiny(op, 0) != tiny(op, 1)
+
+
+def test_two_sizes_are_the_largest_together() -> None:
+    """A length x·y of a contraction has one bit more where both are 64 than anywhere else."""
+    for seed in SEEDS:
+        cases = [dict(case.dims) for case in tiny(operators.load("high_order_contraction"), seed)]
+        assert any(dims["x"] == dims["y"] == 64 for dims in cases)
+
+
+def test_windows_lie_side_by_side_with_padding() -> None:
+    for seed in SEEDS:
+        cases = [dict(case.dims) for case in tiny(operators.load("max_pooling_2d"), seed)]
+        assert any(dims["k"] == dims["stride"] in (2, 4, 8) and dims["padding"] for dims in cases)
+
+
+def test_rows_that_are_long_are_tried_in_patches() -> None:
+    for seed in SEEDS:
+        cases = tiny(operators.load("softmax"), seed)
+        assert any(
+            case.distribution in OF_EVERY_KIND and case.dim("C") >= 4096 and case.dim("N") >= 16 for case in cases
+        )
 
 
 def test_a_dimension_with_few_values_takes_all_of_them() -> None:

@@ -36,6 +36,8 @@ _APART = 8  # powers of two, which a number and its negative are apart
 
 MULTIPROCESSORS = 132
 """Of an H100 and an H200: many a kernel has as many blocks, or twice as many."""
+FEWEST_EACH = 64
+"""Elements of a block, where an array is cut among so many."""
 
 SELDOM = 128
 """Scattered patches are at most one in so many, so that 64 samples seldom meet one."""
@@ -211,7 +213,7 @@ def chunk(rng: Any, name: str, size: int) -> int:
     The latter is more than a sixteenth of the size: whole chunks of 2^k, 3·2^k and 5·2^k elements end there, for many k.
     """
     most, blocks = size // 2, MULTIPROCESSORS * 2 ** rng.position(f"{name} blocks", 4)
-    if size >= 2 * blocks and not rng.position(f"{name} one each", 3):
+    if size >= FEWEST_EACH * blocks and not rng.position(f"{name} one each", 3):
         return int(-(-size // blocks))
     odd = 15 if most >= 15 and rng.position(f"{name} odd", 3) else 1
     return int(odd * 2 ** max(0, (most // odd).bit_length() - 1 - rng.position(f"{name} chunk", 3)))
