@@ -68,7 +68,7 @@ def powers(xp, A, P):
 
 def reference(xp, A, N, P):
     power = powers(xp, A, P)
-    return {"B": power[P], "powers": power}
+    return {"B": power[P].copy(), "powers": power}  # a view would keep all powers as long as B
 
 
 def bound(xp, u, out, A, N, P):

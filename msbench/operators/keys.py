@@ -68,10 +68,8 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
 
 def _runs(rng: Any, name: str, count: int) -> Any:
     """Ascending runs as long as ``patchwork.chunk``: who looks for a step down inside of tiles only finds none."""
-    length = patchwork.chunk(rng, name, count)
-    index, runs = rng.xp.arange(count), -(-count // length)
-    rank = index % length * runs + index // length
-    return (rank / (length * runs) * 2 - 1).astype("float32")
+    place, places = patchwork.in_runs(rng, name, count)
+    return (place / places * 2 - 1).astype("float32")
 
 
 _LANES = 32

@@ -219,6 +219,13 @@ def chunk(rng: Any, name: str, size: int) -> int:
     return int(odd * 2 ** max(0, (most // odd).bit_length() - 1 - rng.position(f"{name} chunk", 3)))
 
 
+def in_runs(rng: Any, name: str, count: int) -> tuple[Any, int]:
+    """Places among ``count`` sorted elements, int64, of which each run as long as a ``chunk`` ascends; and how many places there are, a few more."""
+    length = chunk(rng, name, count)
+    index, runs = rng.xp.arange(count), -(-count // length)
+    return index % length * runs + index // length, length * runs
+
+
 def _share(kind: str, size: int) -> float:
     """Of the elements of a patch of ``size``, how many are not drawn but given."""
     match kind:

@@ -259,10 +259,8 @@ def draw_coo(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
         row = xp.sort(row)
         col = _band(rng, row, rows, cols)
         if rng.position("in runs", 2):
-            length = patchwork.chunk(rng, "runs", nnz)
-            index = xp.arange(nnz)
-            rank = xp.minimum(index % length * -(-nnz // length) + index // length, nnz - 1)
-            row, col = row[rank], col[rank]
+            place = xp.minimum(patchwork.in_runs(rng, "runs", nnz)[0], nnz - 1)
+            row, col = row[place], col[place]
         else:
             pair = [rng.position(f"swapped {which}", nnz) for which in range(2)]
             row[pair] = row[pair[::-1]]

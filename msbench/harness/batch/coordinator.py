@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from itertools import zip_longest
 
@@ -74,7 +74,11 @@ def evaluate_all(
 def _one_by_one(
     executor: Executor, jobs: Sequence[Job], command: str, progress: Progress, build: Build | None
 ) -> Results:
-    with BuildsAhead(build or executor.build) as builds, ChecksAhead(executor, jobs) as ready:
+    with BuildsAhead(build or executor.build) as builds, ExitStack() as compiling:
+        builds.begin(jobs[:1])
+        if executor.measures:
+            executor.ceilings()  # before anything else uses the device
+        ready = compiling.enter_context(ChecksAhead(executor, jobs))
         for job, following in zip_longest(jobs, jobs[1:]):
             builds.begin([job])
             ready.wait()
