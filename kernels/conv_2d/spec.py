@@ -7,7 +7,7 @@ from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
 NEARLY = 2.0**-15
-"""How far a filter is from one of rank one, at most: thirty times what fp32 makes of it."""
+"""How far a filter is from one of rank one, at most: who takes it for one errs by several bounds."""
 
 
 def taps(x, w, H, W, KH, KW):
