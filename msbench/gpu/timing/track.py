@@ -44,7 +44,7 @@ OTHER_COMMANDS = 5
 FLOOR_LAUNCHES = 4
 """Empty kernels in a row, which tell what longer calls pay; one alone tells what the shortest do."""
 
-BUSY_S = 0.002
+BUSY_S = 0.001
 """How long the device is kept busy before anything is timed, and behind a pause in which outputs were compared, so that its clocks are up."""
 
 _FIXED_COMMANDS = (

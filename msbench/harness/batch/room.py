@@ -13,7 +13,11 @@ from msbench.spec import Case, Operator
 CHECK_BYTES = 48
 """What checking takes of the device's memory for each element of a case's arrays: float64 copies of it, mostly."""
 
-_ROOM = 0.5  # of the device's memory is for cases that are checked side by side
+ROOM = 2 / 3
+"""Of the device's memory for cases that are checked side by side. They take less of it than ``CHECK_BYTES`` says."""
+
+LITTLE = 1 / 64
+"""Of that room. Cases that take no more, which are most, never wait for a larger one that waits until others leave."""
 _USUAL_MEMORY = 2**37  # of a device that does not tell
 
 
@@ -22,7 +26,7 @@ class Ended(Exception):
 
 
 class Room:
-    """Lets cases be checked at once while the device has room, first come, first in; one that never fits goes in alone.
+    """Lets cases be checked at once while the device has room, first come, first in but for little ones; one that never fits goes in alone.
 
     Those that go in alone wait until nobody else is in or waits: each time the others make way for one, the device is idle for a while.
     While it is ``closed`` only they go in, one by one: then nobody else does anyway. ``changed`` is notified whenever anyone
@@ -32,7 +36,7 @@ class Room:
     def __init__(self, memory_bytes: int | None, changed: threading.Condition | None = None) -> None:
         self.closed = self.ended = False
         self.waiting = self.inside = self.alone = 0
-        self._room = (memory_bytes or _USUAL_MEMORY) * _ROOM
+        self._room = (memory_bytes or _USUAL_MEMORY) * ROOM
         self._changed = changed or threading.Condition()
         self._queue: deque[object] = deque()
         self._taken = 0.0
@@ -70,6 +74,8 @@ class Room:
             self.alone += 1
             self._changed.wait_for(lambda: self.ended or (not self.inside and (self.closed or not self._queue)))
             self.alone -= 1
+        elif nbytes <= LITTLE * self._room:
+            self._changed.wait_for(lambda: self.ended or (not self.closed and self._taken < self._room))
         else:
             turn = object()
             self._queue.append(turn)

@@ -20,7 +20,7 @@ from msbench.harness.batch import coordinator as batch
 from msbench.harness.batch.checking import in_turns
 from msbench.harness.batch.coordinator import evaluate_all
 from msbench.harness.batch.referees import Referees
-from msbench.harness.batch.room import CHECK_BYTES, Ended, Room
+from msbench.harness.batch.room import CHECK_BYTES, LITTLE, ROOM, Ended, Room
 from msbench.harness.batch.throughput import Passage
 from msbench.harness.batch.turns import Turn, Turns
 from msbench.harness.evaluate import Group
@@ -410,9 +410,13 @@ def test_a_killed_lead_leaves_no_referee_and_no_candidate(divided: Divided, ops:
     soon(lambda: not any(map(runs, pids)))
 
 
+def memory_for(elements: int) -> int:
+    """Of which the room for cases has as many."""
+    return round(elements * CHECK_BYTES / ROOM)
+
+
 def test_cases_are_checked_side_by_side_while_there_is_room() -> None:
-    memory = 2 * 96 * CHECK_BYTES  # half of which has room for so many elements
-    room = Room(memory)
+    room = Room(memory_for(96))
     sizes = {"tiny": 1, "half": 16, "huge": 32}  # vector_add has three arrays
     inside: list[str] = []
     seen: list[tuple[str, ...]] = []
@@ -439,8 +443,29 @@ def test_cases_are_checked_side_by_side_while_there_is_room() -> None:
     assert any(len(together) > 1 for together in seen)
 
 
+def test_a_little_case_passes_large_ones_that_wait_for_each_other() -> None:
+    room, order = Room(memory_for(960)), []
+    go = threading.Event()
+
+    def check(name: str, size: int) -> None:
+        with room.enter(OPERATOR, case(size)):
+            order.append(name)
+            go.wait(10)
+
+    threads = []
+    for name, size in (("first", 200), ("second", 200), ("third", 20), ("little", int(LITTLE * 960 / 4))):
+        threads.append(threading.Thread(target=check, args=(name, size)))
+        threads[-1].start()
+        soon(lambda: len(order) + room.waiting == len(threads))
+    soon(lambda: order == ["first", "little"])
+    go.set()
+    for thread in threads:
+        thread.join(10)
+    assert set(order[2:]) == {"second", "third"}
+
+
 def test_what_needs_the_device_to_itself_waits_until_nobody_else_does() -> None:
-    room, order = Room(2 * 96 * CHECK_BYTES), []
+    room, order = Room(memory_for(96)), []
     entered, go = threading.Event(), threading.Event()
 
     def check(name: str, size: int) -> None:
@@ -463,7 +488,7 @@ def test_what_needs_the_device_to_itself_waits_until_nobody_else_does() -> None:
 
 
 def test_into_a_closed_room_go_only_those_that_go_in_alone_one_by_one() -> None:
-    room, inside, most = Room(2 * 96 * CHECK_BYTES), [], []
+    room, inside, most = Room(memory_for(96)), [], []
     room.closed = True
 
     def check(name: str, size: int) -> None:
