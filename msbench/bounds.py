@@ -126,24 +126,46 @@ def product(xp: Any, left: Any, right: Any) -> Any:
 
 
 def _large_terms(xp: Any, left: Any, right: Any, depth: int) -> tuple[Any, Any]:
-    """Of each sum in ``left @ right``: how many of its products have two large factors, and the sizes of the others added up."""
-    large, facts = [], []
+    """Of each sum in ``left @ right``: how many of its products have two large factors, and the sizes of the others added up.
+
+    Small factors are few as a rule: only those terms of the sums are looked at that have any.
+    """
+    small, facts = [], []
     for array, axis in ((left, -1), (right, depth)):
         sizes = xp.abs(array)
-        large.append(sizes > NEGLIGIBLE * xp.max(sizes, axis=axis, keepdims=True))
+        small.append(~(sizes > NEGLIGIBLE * xp.max(sizes, axis=axis, keepdims=True)))
         del sizes  # as in `alike`
-        facts += [some(~large[-1], xp), some((array != 0) != large[-1], xp)]
-    of_left, of_right = large
+        facts += [some(small[-1], xp), some(small[-1] & (array != 0), xp)]
     small_left, negligible_left, small_right, negligible_right = xp.stack(facts).tolist()  # a GPU is asked but once
+    terms = float(left.shape[-1])
     if not (small_left or small_right):
-        return xp.asarray(float(left.shape[-1])), 0.0
-    # Of zeros and ones, in float32: exact up to 2^24 terms.
-    count = (of_left.astype("float32") @ of_right.astype("float32")).astype("float64")
+        return xp.asarray(terms), 0.0
+    of_left, of_right = small
+
+    in_left, in_right = _somewhere(xp, of_left, -1), _somewhere(xp, of_right, depth)
+
+    def at(places: Any, one: Any, other: Any) -> tuple[Any, Any]:
+        places = xp.flatnonzero(places)
+        return xp.take(one, places, axis=-1), xp.take(other, places, axis=depth)
+
+    rows, columns = xp.sum(of_left, axis=-1, dtype="float64"), xp.sum(of_right, axis=depth, dtype="float64")
+    if right.ndim > 1:
+        rows, columns = rows[..., None], columns[..., None, :]
+    both = at(in_left & in_right, of_left, of_right)
+    count = terms - rows - columns
+    count += both[0].astype("float32") @ both[1].astype("float32")  # exact up to 2^24 terms
     if not (negligible_left or negligible_right):
         return count, 0.0
-    whole = xp.abs(left) @ xp.abs(right)
-    whole -= xp.where(of_left, xp.abs(left), 0.0) @ xp.where(of_right, xp.abs(right), 0.0)
-    return count, xp.maximum(whole, 0.0, out=whole)
+    (one, other), (is_small, _) = at(in_left, left, right), at(in_left, of_left, of_right)
+    lost = xp.where(is_small, xp.abs(one), 0.0) @ xp.abs(other)
+    (one, other), (left_is_small, is_small) = at(in_right, left, right), at(in_right, of_left, of_right)
+    lost += xp.where(left_is_small, 0.0, xp.abs(one)) @ xp.where(is_small, xp.abs(other), 0.0)  # the others
+    return count, lost
+
+
+def _somewhere(xp: Any, mask: Any, axis: int) -> Any:
+    """At which places along an axis ``mask`` is true anywhere."""
+    return xp.any(mask, axis=tuple(n for n in range(mask.ndim) if n != axis % mask.ndim))
 
 
 def summed(xp: Any, terms: Any, likeness: Any = 0.0) -> Any:
