@@ -22,8 +22,9 @@ SIZE = 8.0
 DEEP = (2.0**9, 2.0**14, 2.0**17)
 """Scores of some queries in patches are about minus one of these: exp of them is zero in fp32, and the last two are below what a
 kernel may take for minus infinity."""
-RISE = 80.0
-"""exp of this is finite in fp32, and not its product with a large value."""
+RISE = 64.0
+"""exp of this is finite in fp32, and not its product with a large value. A weight of exp(-RISE) keeps 2³² above what fp32 flushes to
+zero, which a kernel may use to scale weights by less than their row's maximum; and a zero would make NaN of an infinite value."""
 KEYS = ("uniform", "few", "zeros", "tiny")
 QUERIES = (*KEYS, "ties", "infinities", "nan")
 FAR = 32.0
