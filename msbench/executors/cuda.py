@@ -412,11 +412,15 @@ class CudaExecutor:
                 self.take(alone=True)  # what is done on the device is done at once
             memory.callback(pool.shrink, self.xp)  # what is verified afterwards takes some
             arenas += [memory.enter_context(within_reach(self.arena(layout), xp)) for _ in sets]
+            verifier.beside_others()
             with span("inputs"):
                 for arena, drawn in zip(arenas, inputs, strict=True):
                     arena.write_inputs(drawn)
                     arena.poison(POISONS[0])  # a call sees around its arrays what it sees when it is checked
-                    arena.send()
+            if xp is not self.xp:
+                self.take(alone=True)
+            for arena in arenas:
+                arena.send()
             workspace = self._memory.take(_LENT_WORKSPACE)
             memory.callback(self._give_back, workspace)
             memory.callback(self.take, alone=False)

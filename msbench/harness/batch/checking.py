@@ -1,8 +1,8 @@
 """Checks many tasks at once, and stops between two cases whenever something is to be measured.
 
-Only timing needs the device to itself. So checks go on until a third of the tasks that are begun have passed theirs and no more have
-room; then nobody begins another case, what passed is measured, and the others go on where they were. A task whose
-check takes long holds up no other: short ones are always begun beside those.
+Only timing needs the device to itself. So checks go on until twice as many tasks have passed theirs as are still at it, or, where no
+more have room or are left, half as many; then nobody begins another case, what passed is measured, and the others go on where they
+were. A task whose check takes long holds up no other: short ones are always begun beside those.
 
 Several tasks are measured at once: while one is timed, nobody else is at work on the device, but what comes before, in between and
 afterwards (inputs, references, comparing) they do side by side.
@@ -31,6 +31,7 @@ from msbench.spec import Case
 _Item = TypeVar("_Item")
 
 _LONG = 3 / 5  # of what is checked at once
+_PATIENCE = 2  # each time that something is measured, the others make way for it: best for many at once
 
 
 class Checking:
@@ -117,8 +118,9 @@ class Checking:
                 self._changed.wait()
 
     def _is_enough(self) -> bool:
-        begins = len(self._begun) < len(self._referees.all) and self._has_room()
-        return not begins and len(self._checked) >= max(1, len(self._begun) / 2)
+        if self._has_room():  # for one more, as soon as a referee is free
+            return len(self._checked) >= _PATIENCE * len(self._referees.all)
+        return len(self._checked) >= max(1, len(self._begun) / 2)
 
     def _is_quiet(self) -> bool:
         room = self._room

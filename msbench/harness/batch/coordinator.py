@@ -109,13 +109,16 @@ def _side_by_side(
     ordered = list(jobs) if size else sorted(jobs, key=lambda job: -job.check_s)
     turns = ordered if size else in_turns(ordered)
     memory_bytes = executor.device().memory_bytes
+    at_work = min(REFEREES, max(1, CORES - _SPARE_CORES), len(jobs), size or len(jobs))
     with BuildsAhead(build or executor.build) as builds:
         processes = _fitting(executor.device())
-        builds.begin(_first(turns, size or len(jobs), processes), waited_for=True)
+        builds.begin(
+            _first(turns, at_work, processes), waited_for=True
+        )  # the others leave cores for the checks of these
         builds.begin(turns)
         make = beside()  # before anything else uses the device
         with ChecksAhead(executor, turns) as ready, _ending(referees):
-            referees.enough(make, min(REFEREES, max(1, CORES - _SPARE_CORES), len(jobs), size or len(jobs)))
+            referees.enough(make, at_work)
             with Checking(
                 referees,
                 ordered,

@@ -136,6 +136,14 @@ def test_side_by_side_each_is_checked_and_measured_in_the_same_processes(divided
     ]
 
 
+def test_many_are_measured_at_once_while_many_are_left(divided: Divided, ops: Path) -> None:
+    progress = Told()
+    wanted = jobs(ops, *(f"op{n % 5}" for n in range(12)))
+    assert len(list(evaluate_all(divided, wanted, command="test", progress=progress))) == 12
+    first = next(text for text in progress.heard if text.startswith("measuring"))
+    assert int(first.split()[1]) >= 4  # twice as many as the referees that go on with others
+
+
 def test_several_tasks_are_measured_side_by_side_but_each_is_timed_alone(
     divided: Divided, ops: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
