@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -186,3 +186,11 @@ class Beside(Divided):
                     time.sleep(0.05)
         with span("measuring"), self.noted("measure", op.name):
             return super().measure(problem, runners, plan)
+
+
+def soon(what: Callable[[], object]) -> None:
+    """Within some seconds."""
+    deadline = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,15 +19,13 @@ from msbench.harness.batch import coordinator as batch
 from msbench.harness.batch.checking import in_turns
 from msbench.harness.batch.coordinator import evaluate_all
 from msbench.harness.batch.referees import Referees
-from msbench.harness.batch.room import CHECK_BYTES, LITTLE, ROOM, Ended, Room
 from msbench.harness.batch.throughput import Passage
-from msbench.harness.batch.turns import Turn, Turns
 from msbench.harness.evaluate import Group
 from msbench.harness.spans import Spans
 from msbench.model import BuildResult, Candidate, Device, Status
 from msbench.spec import Case, Operator, Split
-from tests.harness.batch.divided import Divided, Plain, jobs
-from tests.harness.fakes import OPERATOR, FakeExecutor, case
+from tests.harness.batch.divided import Divided, Plain, jobs, soon
+from tests.harness.fakes import FakeExecutor, case
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -68,14 +65,6 @@ def runs(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
-
-
-def soon(what: Callable[[], object]) -> None:
-    """Within some seconds."""
-    deadline = time.monotonic() + 30
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def referees(told: list[str]) -> set[int]:
@@ -175,47 +164,6 @@ def test_where_the_hosts_time_counts_tasks_are_measured_one_by_one(ops: Path, mo
         assert batch._at_once([usual, replace(other, plan=replace(other.plan, **changed))]) == number
     monkeypatch.setattr(batch, "CORES", 1)
     assert batch._at_once([usual, other]) == 1
-
-
-def test_those_that_want_to_be_alone_have_their_turns_one_after_another_and_the_others_join() -> None:
-    turns, order, leaving = Turns(), list[str](), threading.Event()
-    together = threading.Barrier(2)
-
-    def work(name: str) -> None:
-        turn = Turn(turns)
-        turn.enter(alone=name.startswith("alone"))
-        order.append(name)
-        if name == "joins":
-            leaving.wait(10)
-        if name.startswith("beside"):
-            together.wait(10)
-        turn.leave()
-
-    def begin(name: str, waiting: int) -> threading.Thread:
-        thread = threading.Thread(target=work, args=(name,))
-        thread.start()
-        soon(lambda: len(turns._queue) == waiting)
-        return thread
-
-    first = Turn(turns)
-    first.enter(alone=False)
-    threads = [begin("alone 1", 1), begin("alone 2", 2), begin("joins", 2)]
-    soon(lambda: order == ["joins"])
-    first.leave()
-    assert order == ["joins"] and len(turns._queue) == 2
-    leaving.set()
-    for thread in threads:
-        thread.join(10)
-    assert order == ["joins", "alone 1", "alone 2"]
-    first.enter(alone=True)
-    threads = [begin("alone 3", 1), begin("beside 1", 2), begin("beside 2", 3)]
-    first.leave()
-    for thread in threads:
-        thread.join(10)
-    assert order[3] == "alone 3" and sorted(order[4:]) == ["beside 1", "beside 2"]
-    turns.end()
-    with pytest.raises(Ended):
-        first.enter(alone=False)
 
 
 def test_idle_processes_give_back_what_they_do_not_need(divided: Divided, ops: Path) -> None:
@@ -416,122 +364,6 @@ def test_a_killed_lead_leaves_no_referee_and_no_candidate(divided: Divided, ops:
         assert all(map(runs, pids))
         lead.kill()
     soon(lambda: not any(map(runs, pids)))
-
-
-def memory_for(elements: int) -> int:
-    """Of which the room for cases has as many."""
-    return round(elements * CHECK_BYTES / ROOM)
-
-
-def test_cases_are_checked_side_by_side_while_there_is_room() -> None:
-    room = Room(memory_for(96))
-    sizes = {"tiny": 1, "half": 16, "huge": 32}  # vector_add has three arrays
-    inside: list[str] = []
-    seen: list[tuple[str, ...]] = []
-    lock = threading.Lock()
-
-    def check(kind: str) -> None:
-        with room.enter(OPERATOR, case(sizes[kind])):
-            with lock:
-                inside.append(kind)
-                seen.append(tuple(inside))
-            time.sleep(0.01)
-            with lock:
-                inside.remove(kind)
-
-    threads = [threading.Thread(target=check, args=(kind,)) for _ in range(6) for kind in sizes]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-    assert len(seen) == 18
-    for together in seen:
-        assert sum(3 * sizes[kind] for kind in together) <= 96
-        assert "huge" not in together or len(together) == 1
-    assert any(len(together) > 1 for together in seen)
-
-
-def test_a_little_case_passes_large_ones_that_wait_for_each_other() -> None:
-    room, order = Room(memory_for(960)), []
-    go = threading.Event()
-
-    def check(name: str, size: int) -> None:
-        with room.enter(OPERATOR, case(size)):
-            order.append(name)
-            go.wait(10)
-
-    threads = []
-    for name, size in (("first", 200), ("second", 200), ("third", 20), ("little", int(LITTLE * 960 / 4))):
-        threads.append(threading.Thread(target=check, args=(name, size)))
-        threads[-1].start()
-        soon(lambda: len(order) + room.waiting == len(threads))
-    soon(lambda: order == ["first", "little"])
-    go.set()
-    for thread in threads:
-        thread.join(10)
-    assert set(order[2:]) == {"second", "third"}
-
-
-def test_what_needs_the_device_to_itself_waits_until_nobody_else_does() -> None:
-    room, order = Room(memory_for(96)), []
-    entered, go = threading.Event(), threading.Event()
-
-    def check(name: str, size: int) -> None:
-        with room.enter(OPERATOR, case(size)):
-            order.append(name)
-            entered.set()
-            go.wait(10)
-
-    threads = [threading.Thread(target=check, args=("first", 1))]
-    threads[0].start()
-    entered.wait(10)
-    for name, size in (("huge", 40), ("second", 16), ("third", 1)):
-        threads.append(threading.Thread(target=check, args=(name, size)))
-        threads[-1].start()
-        soon(lambda: len(order) + room.waiting == len(threads))
-    go.set()
-    for thread in threads:
-        thread.join(10)
-    assert order == ["first", "second", "third", "huge"]
-
-
-def test_into_a_closed_room_go_only_those_that_go_in_alone_one_by_one() -> None:
-    room, inside, most = Room(memory_for(96)), [], []
-    room.closed = True
-
-    def check(name: str, size: int) -> None:
-        with room.enter(OPERATOR, case(size)):
-            inside.append(name)
-            most.append(len(inside))
-            time.sleep(0.02)
-            inside.remove(name)
-
-    huge = [threading.Thread(target=check, args=(f"huge {n}", 40)) for n in range(3)]
-    small = threading.Thread(target=check, args=("small", 1), daemon=True)
-    for thread in (small, *huge):
-        thread.start()
-    for thread in huge:
-        thread.join(10)
-    assert most == [1, 1, 1] and (room.waiting, room.alone) == (1, 0)
-
-
-def test_who_waits_for_room_hears_of_the_end() -> None:
-    changed = threading.Condition()
-    room, heard = Room(None, changed), threading.Event()
-    room.closed = True
-
-    def check() -> None:
-        with pytest.raises(Ended), room.enter(OPERATOR, case(1)):
-            raise AssertionError
-        heard.set()
-
-    thread = threading.Thread(target=check, daemon=True)
-    thread.start()
-    soon(lambda: room.waiting)
-    with changed:
-        room.ended = True
-        changed.notify_all()
-    assert heard.wait(10)
 
 
 def test_long_and_short_tasks_are_begun_in_turns() -> None:
