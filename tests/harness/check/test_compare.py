@@ -326,7 +326,9 @@ def test_a_glance_agrees_with_the_comparison_wherever_nothing_is_wrong(
 
 
 bits = st.lists(
-    st.one_of(st.integers(0, 2**32 - 1), st.sampled_from([0, 2**31, 1, 2**31 + 1, 2**23])), min_size=1, max_size=9
+    st.one_of(st.integers(0, 2**32 - 1), st.sampled_from([0, 2**31, 1, 2**31 + 1, 2**23, 0x7F800000, 0x7FC00000])),
+    min_size=1,
+    max_size=9,
 )
 
 
