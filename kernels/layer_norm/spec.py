@@ -6,11 +6,15 @@ from msbench.spec import STANDARD_DISTRIBUTIONS, Array, Case, Dim, Operator, Sca
 
 
 def inputs(rng, distribution, epsilon, N):
-    shifted = offsets.among(rng, distribution)
-    drawn = {name: rng.floats(name, (N,), "uniform" if shifted else distribution) for name in ("weight", "bias")}
-    if shifted:
-        return {"x": offsets.draw(rng, "x", (N,), distribution), **drawn}
-    return {"x": rng.floats("x", (N,), distribution, kinds=patchwork.SMALL), **drawn}
+    if offsets.among(rng, distribution):
+        x = offsets.draw(rng, "x", (N,), distribution)
+        return {"x": x, **{name: rng.floats(name, (N,), "uniform") for name in ("weight", "bias")}}
+    # Weights stay finite in patches: x·s + (b - m·s) with s = w/σ is right too, and makes NaN of an infinite w.
+    return {
+        "x": rng.floats("x", (N,), distribution, kinds=patchwork.SMALL),
+        "weight": rng.floats("weight", (N,), distribution, kinds=patchwork.FINITE),
+        "bias": rng.floats("bias", (N,), distribution),
+    }
 
 
 def reference(xp, x, weight, bias, epsilon, N):

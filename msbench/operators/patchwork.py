@@ -79,7 +79,7 @@ KINDS: MappingProxyType[str, Kind] = MappingProxyType(
         "abyss": Kind(scale=2.0**10, offset=-(2.0**17)),
         "bottom": Kind(scale=2.0**125, offset=-(2.0**126)),  # the same: -10³⁰
         "large": Kind(scale=2.0**40),
-        "vast": Kind(scale=2.0**123),
+        "vast": Kind(scale=2.0**86),
         "tiny": Kind(scale=2.0**-56),
         "subnormal": Kind(),  # below 2^-127
         "gaps": Kind(share=3 / 4, a=-_INFINITY, b=-_INFINITY),
@@ -104,7 +104,8 @@ TERMS = (*FINITE, *NONFINITE)
 GATES = tuple(kind for kind in EVERY if kind not in ("spiked", "deep", "abyss"))
 """For what is multiplied with a logistic function of itself, and then with one of ``GATED``."""
 GATED = (*(kind for kind in EVERY if kind not in ("gaps", "lowest", "lone", "infinities")), "vast")
-"""No infinity: a logistic function that is zero in fp32 only would make NaN of it. But numbers whose product with the gate overflows."""
+"""No infinity: a logistic function that is zero in fp32 only would make NaN of it. But numbers that are as large as their product with a
+gate, which the definitions have first, allows."""
 
 
 def draw(

@@ -44,6 +44,25 @@ TEST(atomics_of_all_types) {
     EXPECT_EQ(d[0], 0.5 * n);
 }
 
+__global__ void vector_atomics(float2* two, float4* four) {
+    atomicAdd(two, make_float2(1, 2));
+    if (atomicAdd_system(four, make_float4(1, 2, 3, 4)).w < 0) atomicAdd_block(four + 1, make_float4(1, 1, 1, 1));
+}
+TEST(atomics_of_vectors) {
+    Device<float2> two(1);
+    Device<float4> four(2);
+    four[0].w = -8;
+    vector_atomics<<<40, 128>>>(two, four);
+    EXPECT_OK();
+    const float n = 40 * 128;
+    EXPECT_EQ(two[0].x, n);
+    EXPECT_EQ(two[0].y, 2 * n);
+    EXPECT_EQ(four[0].x, n);
+    EXPECT_EQ(four[0].z, 3 * n);
+    EXPECT_EQ(four[0].w, 4 * n - 8);
+    EXPECT_EQ(four[1].y, 2.0f);  // by those that saw -8 and -4
+}
+
 // Decoupled look-back (Merrill and Garland 2016): every block waits for the one before it.
 __global__ void look_back(const int* in, int* out, volatile int* inclusive, volatile int* ready) {
     __shared__ int s[128], before;

@@ -81,7 +81,19 @@ MSBENCH_CPU_INTEGER_ATOMICS(unsigned long long)
 MSBENCH_CPU_SCOPES(MSBENCH_CPU_UPDATE, atomicMin, long long, old < value ? old : value)
 MSBENCH_CPU_SCOPES(MSBENCH_CPU_UPDATE, atomicMax, long long, old > value ? old : value)
 
+// From compute capability 9.0 on, each element by itself.
+#define MSBENCH_CPU_TWO(name, T, ...) \
+    MSBENCH_CPU_INLINE T name(T* p, T value) { return {name(&p->x, value.x), name(&p->y, value.y)}; }
+#define MSBENCH_CPU_FOUR(name, T, ...)                                                                                 \
+    MSBENCH_CPU_INLINE T name(T* p, T value) {                                                                         \
+        return {name(&p->x, value.x), name(&p->y, value.y), name(&p->z, value.z), name(&p->w, value.w)};               \
+    }
+MSBENCH_CPU_SCOPES(MSBENCH_CPU_TWO, atomicAdd, float2, )
+MSBENCH_CPU_SCOPES(MSBENCH_CPU_FOUR, atomicAdd, float4, )
+
 #undef MSBENCH_CPU_INTEGER_ATOMICS
+#undef MSBENCH_CPU_TWO
+#undef MSBENCH_CPU_FOUR
 #undef MSBENCH_CPU_FETCH
 #undef MSBENCH_CPU_CAS
 
