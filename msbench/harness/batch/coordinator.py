@@ -112,10 +112,8 @@ def _side_by_side(
     at_work = min(REFEREES, max(1, CORES - _SPARE_CORES), len(jobs), size or len(jobs))
     with BuildsAhead(build or executor.build) as builds:
         processes = _fitting(executor.device())
-        builds.begin(
-            _first(turns, at_work, processes), waited_for=True
-        )  # the others leave cores for the checks of these
-        builds.begin(turns)
+        builds.begin(_first(turns, at_work, processes), waited_for=True)
+        builds.begin(turns)  # the others leave cores for the checks of those
         make = beside()  # before anything else uses the device
         with ChecksAhead(executor, turns) as ready, _ending(referees):
             referees.enough(make, at_work)
