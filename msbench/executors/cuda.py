@@ -62,6 +62,8 @@ _INPUT_SETS = 2
 _LENT_WORKSPACE = 8 * 2**20
 """Bytes that versions' workspaces lie in while they are timed. In a larger one, where it lies is of no account."""
 _SETS_LIMIT = 24 * 2**30  # bytes of all input sets together
+_KEPT_INPUTS = 2**28
+"""Bytes of an arena, up to which the inputs of each set are kept; those of larger ones are drawn again for each comparison."""
 _COMPILE_LIMIT_S = 180.0
 _KEPT_BESIDE = 2**28  # bytes of free device memory that an executor beside others keeps
 
@@ -399,6 +401,7 @@ class CudaExecutor:
             plan.seed,
             xp,
             draw=partial(secrets.randbits, 64),
+            drawn=(drawn := list[Any]()),
             permuted=not plan.whole_calls,
             turn=self,
         )
@@ -406,16 +409,18 @@ class CudaExecutor:
         with ExitStack() as memory:
             verifier.beside_others()
             inputs: Iterable[Any] = (generate(problem, plan.seed + number, xp) for number in sets)
-            if xp is not self.xp:
+            if layout.nbytes <= _KEPT_INPUTS:
                 with span("inputs"):
-                    inputs = list(inputs)
+                    drawn += inputs
+            if xp is not self.xp:
                 self.take(alone=True)  # what is done on the device is done at once
             memory.callback(pool.shrink, self.xp)  # what is verified afterwards takes some
+            memory.callback(drawn.clear)
             arenas += [memory.enter_context(within_reach(self.arena(layout), xp)) for _ in sets]
             verifier.beside_others()
             with span("inputs"):
-                for arena, drawn in zip(arenas, inputs, strict=True):
-                    arena.write_inputs(drawn)
+                for arena, one in zip(arenas, drawn or inputs, strict=True):
+                    arena.write_inputs(one)
                     arena.poison(POISONS[0])  # a call sees around its arrays what it sees when it is checked
             if xp is not self.xp:
                 self.take(alone=True)
@@ -433,6 +438,7 @@ class CudaExecutor:
                 sittings=plan.sittings,
                 cases=len(plan.cases),
                 suspicious=suspicious,
+                dear=xp is self.xp,
                 hot=plan.hot,
             )
             return timing.measure_group(

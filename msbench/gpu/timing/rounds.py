@@ -68,7 +68,7 @@ class Verify(Protocol):
         """On inputs like those that are timed: with each ``turn`` on the next set of them."""
 
     def with_outliers(self) -> Comparison:
-        """On inputs with outliers among them."""
+        """On the first set of inputs, with outliers among them."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Settings:
     """How a group is measured.
 
     ``budget_s`` and ``half_width``: see ``Enough``. ``sittings``: which share the budget. ``cases``: of the task. ``suspicious``: of each version, whether its
-    timed repetitions are compared. ``hot``: see ``protocols.Plan``.
+    timed repetitions are compared. ``hot``: see ``protocols.Plan``. ``dear``: comparing keeps the device busy, and is done less often.
     """
 
     group: str
@@ -87,6 +87,7 @@ class Settings:
     cases: int = 1
     suspicious: Sequence[bool] | None = None  # all are
     hot: bool = True
+    dear: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ def measure_group(
     )  # other turns in each sitting: what goes with a turn is not to go with a version
 
     def looks() -> _Looks | None:
-        return _Looks(verify, _least_rounds(tracks, enough)) if any(suspicious) else None
+        least = _least_rounds(tracks, enough)
+        return _Looks(verify, least if settings.dear else -(-least // 2)) if any(suspicious) else None
 
     _interleave(tracks, rng, enough, telemetry, clock, turn, looks())
     if telemetry.conditions().unsteady:
@@ -227,14 +229,14 @@ def _warm_up(track: Track, job: Job, case: Case) -> None:
 class _Looks:
     """What is compared: one round in each part of the rounds, which is drawn.
 
-    The first two parts are the halves of the fewest rounds that there can be; each later one is as long as all before it. So
+    The ``first`` part is the fewest rounds that there can be, or half of them; each later one is as long as all before it. So
     a version that skips work in a share of a part's calls is found with about that probability.
     """
 
-    def __init__(self, verify: Verify, least: int) -> None:
+    def __init__(self, verify: Verify, first: int) -> None:
         self._verify = verify
-        self._turn = secrets.randbits(16)
-        self._begin(0, max(1, -(-least // 2)))
+        self._turn = 0  # the first set's, which is compared in the end: so each is, however few rounds are
+        self._begin(0, max(1, first))
 
     def _begin(self, rounds: int, length: int) -> None:
         """A part of so many rounds, after so many."""

@@ -30,7 +30,7 @@ Draw = Callable[[], int]
 class Verifier:
     """``rounds.Verify`` for one case: input set i, in arena i, holds the inputs of ``seed + i``. ``xp`` is its arrays' module.
 
-    ``permuted``: False for calls whose inputs stay as drawn. ``turn`` is taken alone for what is timed, and beside other tasks for the rest.
+    ``drawn``: each set's inputs, or nothing where they take too much memory to be kept. ``permuted``: False for calls whose inputs stay as drawn. ``turn`` is taken alone for what is timed, and beside other tasks for the rest.
     """
 
     problem: Problem
@@ -38,6 +38,7 @@ class Verifier:
     seed: int
     xp: Any
     draw: Draw
+    drawn: Sequence[Mapping[str, Any]] = ()
     permuted: bool = True
     turn: Turn = ONLY_TURN
 
@@ -46,20 +47,21 @@ class Verifier:
         self.beside_others()
         number = turn % len(self.arenas)
         with span("inputs"):
-            inputs = generate(self.problem, self.seed + number, self.xp)
+            inputs = self._inputs(number)
         return Comparison(self, number, inputs, self.draw(), self.draw())
 
     def with_outliers(self) -> Comparison:
-        """See ``rounds.Verify``: on the first set's inputs with outliers among them.
-
-        Assumptions from sampling the inputs are wrong now.
-        """
+        """See ``rounds.Verify``: assumptions from sampling the inputs are wrong now."""
         self.beside_others()
         with span("inputs"):
-            inputs = generate(self.problem, self.seed, self.xp)
+            inputs = _copied(self._inputs(0))
             others = outliers(self.problem, self.seed + len(self.arenas), self.xp)
             touch(self.problem, self.seed, inputs, others, self.xp)
         return Comparison(self, 0, inputs, self.draw(), self.draw())
+
+    def _inputs(self, number: int) -> Mapping[str, Any]:
+        """Those of a set as they are drawn."""
+        return self.drawn[number] if self.drawn else generate(self.problem, self.seed + number, self.xp)
 
     def beside_others(self) -> None:
         """For what follows: others may be at work on the device, and where it is all done in the host's memory one may be alone there."""
@@ -127,7 +129,7 @@ class Comparison:
 
     def _moved(self, repetitions: int) -> dict[str, Any]:
         """The inputs after so many repetitions."""
-        made = {name: array.copy() for name, array in self.inputs.items()}
+        made = _copied(self.inputs)
         if self.verifier.permuted:
             permute(made, self.drawn, self.number, repetitions, len(self.verifier.arenas), self.number)
         return made
@@ -135,6 +137,10 @@ class Comparison:
     def _expect(self, inputs: Mapping[str, Any]) -> Expectation:
         v = self.verifier
         return expect(v.problem, v.seed, inputs, v.xp)
+
+
+def _copied(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: array.copy() for name, array in arrays.items()}
 
 
 def _look(

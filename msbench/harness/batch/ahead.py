@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Protocol, Self, runtime_checkable
 
 from msbench.harness.batch.job import Job
@@ -31,12 +31,11 @@ class ChecksAhead:
     """What checks run on the device, compiled before they do: once, or every referee would compile it."""
 
     def __init__(self, executor: Executor, jobs: Sequence[Job]) -> None:
-        self._pool = ThreadPoolExecutor(max(1, CORES // 2), thread_name_prefix="msbench-compiling")
+        self._pool = ThreadPoolExecutor(CORES, thread_name_prefix="msbench-compiling")  # all checks wait for these
         shortest = sorted(jobs, key=lambda job: job.check_s)[:1]
         operators = {job.task.operator.name: job.task.operator for job in (*shortest, *jobs)}
         self._begun: dict[str, Future[None]] = {}
         self._left = len(operators)
-        self._processes = max(1, CORES // 2)  # for the first
         self._counting = threading.Lock()
         if isinstance(executor, Divisible) and len(operators) > 1:
             _ = executor.xp  # the device is this process's from here on
@@ -52,7 +51,7 @@ class ChecksAhead:
         """
         try:
             wait([first] if first else [])
-            executor.compile_checks(op, processes=1 if first else self._processes)
+            executor.compile_checks(op, processes=1 if first else CORES)
         finally:
             with self._counting:
                 self._left -= 1
@@ -77,26 +76,27 @@ class ChecksAhead:
 
 
 class BuildsAhead:
-    """Builds that are begun before their turn: on half of the processor's cores, or on all where everything waits for them."""
+    """Builds that are begun before their turn, on half of the processor's cores. Those that somebody waits for have all of them."""
 
     def __init__(self, build: Build) -> None:
         self._build_one = build
-        self._pool = ThreadPoolExecutor(CORES, thread_name_prefix="msbench-ahead")
-        self._half = threading.Semaphore(max(1, CORES // 2))
+        self._ahead = ThreadPoolExecutor(max(1, CORES // 2), thread_name_prefix="msbench-ahead")
+        self._now = ThreadPoolExecutor(CORES, thread_name_prefix="msbench-build")
         self._begun: dict[str, Future[BuildResult]] = {}
         self._beginning = threading.Lock()
 
     def begin(self, jobs: Sequence[Job], *, waited_for: bool = False) -> None:
-        """Begin the builds of some jobs, unless they are begun already."""
-        share = nullcontext() if waited_for else self._half
-        wanted = [(job, candidate) for job in jobs for candidate in job.candidates]
+        """Begin the builds of some jobs, unless they are begun already; those that are ``waited_for`` wait behind no others."""
+        pool = self._now if waited_for else self._ahead
         with self._beginning:
-            for job, candidate in wanted:
-                if candidate.id not in self._begun:
-                    self._begun[candidate.id] = self._pool.submit(self._build, job, candidate, share)
+            for job in jobs:
+                for candidate in job.candidates:
+                    begun = self._begun.get(candidate.id)
+                    if begun is None or (waited_for and begun.cancel()):
+                        self._begun[candidate.id] = pool.submit(self._build, job, candidate)
 
-    def _build(self, job: Job, candidate: Candidate, share: AbstractContextManager[object]) -> BuildResult:
-        with share, job.spans.alongside() if job.spans else nullcontext():
+    def _build(self, job: Job, candidate: Candidate) -> BuildResult:
+        with job.spans.alongside() if job.spans else nullcontext():
             return self._build_one(job.task.operator, candidate)
 
     def wait_for(self, job: Job) -> None:
@@ -111,4 +111,5 @@ class BuildsAhead:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._ahead, self._now):
+            pool.shutdown(wait=False, cancel_futures=True)

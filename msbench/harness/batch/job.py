@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from msbench.errors import DeviceFull, SpecError
-from msbench.harness.check.cost import work
+from msbench.harness.check.cost import SHARED_HOST_WORK, work
 from msbench.harness.check.schedule import schedule
 from msbench.harness.protocols import Plan
 from msbench.harness.spans import Spans
 from msbench.model import Candidate
 from msbench.spec import Task
 
-_LAUNCHES_A_SECOND = 100.0
-_WORK_A_SECOND = 1e11
+_LAUNCHES_A_SECOND = 50.0
+_WORK_A_SECOND = 1e12
+_DEAR_S = 0.2  # of a case that is compared on the device
 _SET_UP_S, _CUDNN_SET_UP_S = 0.2, 2.5  # of a vendor library, for each size: cuDNN compiles what it tries
 
 _Made = TypeVar("_Made")
@@ -44,8 +45,9 @@ class Job:
         set_up = sum(_CUDNN_SET_UP_S if "cudnn" in c.link else _SET_UP_S for c in self.candidates if c.link)
         launches = sum(len(item.variants) for item in planned) * len(self.candidates)
         sizes = len({item.case.dims for item in planned})
-        operations = sum(work(op, item.case) for item in planned)
-        return launches / _LAUNCHES_A_SECOND + operations / _WORK_A_SECOND + sizes * set_up
+        works = [work(op, item.case) for item in planned]
+        dear = sum(one > SHARED_HOST_WORK for one in works)
+        return launches / _LAUNCHES_A_SECOND + sum(works) / _WORK_A_SECOND + dear * _DEAR_S + sizes * set_up
 
 
 def caught(work: Callable[[], _Made]) -> _Made | JobError:

@@ -9,14 +9,14 @@ from msbench.harness.batch.room import Ended
 
 
 class Turns:
-    """First come, first in, but that those that need not be alone join each other.
+    """Those that are to be alone have their turns one after another, first come, first in; the others once nobody waits for that, all together.
 
-    So those that are to be alone have their turns one after another, and wait no longer for many others than for the slowest of them.
+    So many of them are seldom waited for longer than the slowest of them takes. Nobody waits for ever: who was alone does something else next.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._queue: deque[object] = deque()
+        self._queues: dict[bool, deque[object]] = {True: deque(), False: deque()}  # by whether they are to be alone
         self._inside = 0
         self._alone = False
         self._ended = False
@@ -25,9 +25,9 @@ class Turns:
         """Wait for that, and be at work until ``leave``. Raises Ended."""
         turn = object()
         with self._changed:
-            self._queue.append(turn)
+            self._queues[alone].append(turn)
             self._changed.wait_for(lambda: self._ended or self._may_enter(turn, alone))
-            self._queue.remove(turn)
+            self._queues[alone].remove(turn)
             if self._ended:
                 raise Ended
             self._inside += 1
@@ -35,8 +35,10 @@ class Turns:
             self._changed.notify_all()
 
     def _may_enter(self, turn: object, alone: bool) -> bool:
-        joins = self._inside > 0 and not alone
-        return not self._alone and (joins or (self._queue[0] is turn and not self._inside))
+        if self._inside:
+            return not self._alone and not alone
+        waiting = self._queues[True]
+        return waiting[0] is turn if alone else not waiting
 
     def leave(self) -> None:
         """Be at work no longer."""

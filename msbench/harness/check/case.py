@@ -15,6 +15,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from msbench.arrays import every
 from msbench.errors import LaunchFailed, WorkerError, WorkerTimeout
 from msbench.harness import pool
 from msbench.harness.arena import Arena, Damage, Layout, Poison, equal
@@ -74,6 +75,7 @@ class CaseCheck:
         self._xp = module(problem, executor)
         self._seed = seed
         self._memory = ExitStack()
+        self.right: Right | None = None  # of what is expected of most launches
 
     @property
     def case(self) -> Case:
@@ -134,6 +136,7 @@ class CaseCheck:
     def close(self) -> None:
         """Give back arenas and arrays."""
         self._memory.close()
+        self.right = None
         for made in ("expectation", "_other", "touched", "_arena", "_misaligned_arena", "_mixed_arena"):
             self.__dict__.pop(made, None)
         with span("memory"):
@@ -190,6 +193,7 @@ class _Attempt:
         self._worst: float | None = None
         self._max_abs_error: float | None = None
         self._repeatable: bool | None = None
+        self._first: Mapping[str, Any] = {}  # the outputs of the first launch, where further ones are to give the same
 
     def result(self) -> CheckResult:
         failure = None
@@ -222,9 +226,8 @@ class _Attempt:
     def _aligned(self) -> None:
         arena, expectation = self._check._arena, self._check.expectation
         arena.write_inputs(expectation.inputs)
-        first: dict[str, Any] = {}
         for poison in self._poisons:
-            self._launch(arena, expectation, poison, first)
+            self._launch(arena, expectation, poison, again=True)
 
     def _misaligned(self) -> None:
         for arena in (self._check._misaligned_arena, self._check._mixed_arena):
@@ -235,9 +238,8 @@ class _Attempt:
     def _repeat(self) -> None:
         arena, expectation = self._check._arena, self._check.expectation
         arena.write_inputs(expectation.inputs)
-        first: dict[str, Any] = {}
         for poison in (POISONS[0], *[None] * _REPEATS):
-            self._launch(arena, expectation, poison, first)
+            self._launch(arena, expectation, poison, again=True)
 
     def _aba(self) -> None:
         arena, first, second = self._check._arena, self._check.expectation, self._check._other
@@ -247,7 +249,7 @@ class _Attempt:
             try:
                 self._launch(arena, expectation, POISONS[1])
             except _WrongValue as wrong:
-                if before and all(_same_bits(arena, before).tolist()):
+                if before and bool(_same_bits(arena, before)):
                     raise _Wrong(wrong.fault, f"the result is that of the inputs before: {wrong}") from None
                 raise
             before = _copies(arena)
@@ -270,13 +272,13 @@ class _Attempt:
         arena: Arena,
         expectation: Expectation,
         poison: Poison | None,
-        first: dict[str, Any] | None = None,
+        again: bool = False,
         fresh: bool = True,
     ) -> None:
         """Launch once, and see that only outputs were written to, and what.
 
-        ``poison`` None leaves in the outputs what they hold. ``first`` keeps the outputs' bits of the first launch, and those
-        of further ones are compared with them; over what an earlier launch has left, only other bits are other values.
+        ``poison`` None leaves in the outputs what they hold. ``again``: the outputs' bits are compared with those of the first
+        such launch; over what an earlier launch has left, only other bits are other values.
         Without ``fresh`` the workspace holds what the launch before has left, and values are always looked at.
         """
         if poison is not None:
@@ -284,20 +286,24 @@ class _Attempt:
         arena.send()
         self._runner.launch(arena.there, self._check.case, fresh=fresh)
         arena.fetch()
-        found = look(arena, expectation, first, values=poison is not None or not fresh)
+        is_usual = expectation is self._check.expectation
+        right = self._check.right if is_usual else None
+        found = look(arena, expectation, self._first, right, values=poison is not None or not fresh)
         if not found.intact:
             raise _Wrong(*_damage(arena, expectation))
-        if poison is not None or not fresh:
-            self._judge(arena, expectation, poison, found)
-        if first:
+        if poison is not None or not fresh or not found.same:
+            known = right.comparisons if right and found.right else None
+            comparisons = known or found.comparisons(arena, expectation, poison)
+            self._judge(comparisons)
+            if is_usual and not known:
+                self._check.right = Right(_copies(arena), comparisons)
+        if self._first:
             self._repeatable = found.same and self._repeatable is not False
-            if poison is None and not found.same:
-                self._judge(arena, expectation, poison, found)
-        elif first is not None:
-            first.update(_copies(arena))
+        elif again:
+            self._first = self._check.right.bits if is_usual and self._check.right else _copies(arena)
 
-    def _judge(self, arena: Arena, expectation: Expectation, poison: Poison | None, found: Look) -> None:
-        for name, seen in found.comparisons(arena, expectation, poison).items():
+    def _judge(self, comparisons: Mapping[str, Comparison]) -> None:
+        for name, seen in comparisons.items():
             self._worst = max(self._worst or 0.0, seen.worst)
             self._max_abs_error = max(self._max_abs_error or 0.0, seen.max_abs_error)
             if seen.wrong:
@@ -306,11 +312,20 @@ class _Attempt:
 
 
 @dataclass(frozen=True)
+class Right:
+    """Outputs' ``bits`` that were compared and found right, and how they compared: whatever has the same bits is as right."""
+
+    bits: Mapping[str, Any]
+    comparisons: Mapping[str, Comparison]
+
+
+@dataclass(frozen=True)
 class Look:
     """What one look at an arena after a launch told, see ``look``; ``glances`` holds each output's ``compare.glance``."""
 
     intact: bool
     same: bool
+    right: bool
     glances: Mapping[str, Sequence[float]]
 
     def comparisons(self, arena: Arena, expectation: Expectation, poison: Poison | None) -> dict[str, Comparison]:
@@ -334,25 +349,38 @@ def look(
     arena: Arena,
     expectation: Expectation,
     first: Mapping[str, Any] | None = None,
+    right: Right | None = None,
     *,
     values: bool = True,
     inputs: Mapping[str, Any] | None = None,
 ) -> Look:
-    """Whether redzones and inputs are intact (what was expected of, or these), whether outputs are bitwise those of ``first``, and how their ``values`` differ
-    from what was expected: one question to a device that several processes share, where each answer may take a while."""
-    xp, outputs, kept = arena.xp, arena.layout.outputs if values else (), first or {}
-    glances = [
-        glance(expectation.references[slot.name], expectation.bounds[slot.name], arena.view(slot.name), xp)
-        for slot in outputs
+    """Whether redzones and inputs are intact (what was expected of, or these), and whether outputs are bitwise those of ``first``, if
+    there are any, and the ``right`` ones; otherwise how their ``values`` differ from what was expected.
+
+    As few questions as possible to a device that several processes share, where each answer may take a while.
+    """
+    xp = arena.xp
+    kept = [bits for bits in (first, right and right.bits) if bits]
+    kept = kept[:1] if len(kept) == 2 and kept[0] is kept[1] else kept
+    facts = [arena.intact(expectation.inputs if inputs is None else inputs), *(_same_bits(arena, one) for one in kept)]
+    glances = [] if right else _glances(arena, expectation, values)
+    answers = xp.concatenate([xp.stack(facts).astype(np.float64), *glances]).tolist()
+    intact, *same = map(bool, answers[: len(facts)])
+    answers = answers[len(facts) :]
+    is_right = bool(right and same[-1])
+    if right and values and intact and not is_right:
+        answers = xp.concatenate(_glances(arena, expectation, values)).tolist()
+    seen = {slot.name: answers[3 * i : 3 * i + 3] for i, slot in enumerate(arena.layout.outputs) if answers}
+    return Look(intact, not first or same[0], is_right, seen)
+
+
+def _glances(arena: Arena, expectation: Expectation, values: bool) -> list[Any]:
+    """Of each output, if its values are wanted."""
+    return [
+        glance(expectation.references[slot.name], expectation.bounds[slot.name], arena.view(slot.name), arena.xp)
+        for slot in arena.layout.outputs
+        if values
     ]
-    facts = [
-        arena.intact(expectation.inputs if inputs is None else inputs).reshape(1),
-        *([_same_bits(arena, kept)] if kept else []),
-    ]
-    answers = xp.concatenate([*(fact.astype(np.float64) for fact in facts), *glances]).tolist()
-    count = 1 + len(kept)
-    seen = {slot.name: answers[count + 3 * i : count + 3 * i + 3] for i, slot in enumerate(outputs)}
-    return Look(bool(answers[0]), all(answers[1:count]), seen)
 
 
 def describe(name: str, found: Comparison) -> str:
@@ -403,5 +431,5 @@ def _copies(arena: Arena) -> dict[str, Any]:
 
 
 def _same_bits(arena: Arena, kept: Mapping[str, Any]) -> Any:
-    """Of each output, whether it is bitwise the one that was kept: an array of bools that nobody has waited for yet."""
-    return arena.xp.stack([equal(arena.view(name), bits, arena.xp) for name, bits in kept.items()])
+    """Whether all outputs are bitwise those that were kept: a bool that nobody has waited for yet."""
+    return every(arena.xp.stack([equal(arena.view(name), bits, arena.xp) for name, bits in kept.items()]), arena.xp)

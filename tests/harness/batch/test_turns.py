@@ -28,7 +28,7 @@ def test_those_that_want_to_be_alone_have_their_turns_one_after_another_and_the_
     def begin(name: str, waiting: int) -> threading.Thread:
         thread = threading.Thread(target=work, args=(name,))
         thread.start()
-        soon(lambda: len(turns._queue) == waiting)
+        soon(lambda: sum(map(len, turns._queues.values())) == waiting)
         return thread
 
     first = Turn(turns)
@@ -36,13 +36,13 @@ def test_those_that_want_to_be_alone_have_their_turns_one_after_another_and_the_
     threads = [begin("alone 1", 1), begin("alone 2", 2), begin("joins", 2)]
     soon(lambda: order == ["joins"])
     first.leave()
-    assert order == ["joins"] and len(turns._queue) == 2
+    assert order == ["joins"] and len(turns._queues[True]) == 2
     leaving.set()
     for thread in threads:
         thread.join(10)
     assert order == ["joins", "alone 1", "alone 2"]
     first.enter(alone=True)
-    threads = [begin("alone 3", 1), begin("beside 1", 2), begin("beside 2", 3)]
+    threads = [begin("beside 1", 1), begin("alone 3", 2), begin("beside 2", 3)]
     first.leave()
     for thread in threads:
         thread.join(10)

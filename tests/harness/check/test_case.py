@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from msbench.errors import LaunchFailed, UnsupportedError, WorkerCrashed, WorkerError, WorkerTimeout
 from msbench.harness.arena import Arena
-from msbench.harness.check.case import VARIANTS, check_case
+from msbench.harness.check import case as checking
+from msbench.harness.check.case import VARIANTS, CaseCheck, check_case
 from msbench.model import CheckResult, Fault
 from msbench.spec import Case, Operator, Precision, Split, Task
 from tests.harness.fakes import OPERATOR, DeviceExecutor, FakeExecutor, Kernel, candidate, case, right
@@ -336,6 +338,41 @@ def test_memory_is_given_back(close: bool) -> None:
     check_case(executor, runner, Task(OPERATOR, Precision.FP32).at(OPERATOR.cases[0]), 0)
     assert executor.arenas
     assert all(a.buffer is None for a in executor.arenas)
+
+
+def test_outputs_with_the_bits_of_right_ones_are_not_compared_again_and_all_others_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal compared
+        compared += 1
+        return original(*arguments)
+
+    def another_way(arena: Arena, case: Case) -> None:
+        """As right, with an error of its own."""
+        right(arena, case)
+        arena.view("y")[3] *= np.float32(1 + 2.0**-23)
+
+    def wrong_the_second_time(arena: Arena, case: Case) -> None:
+        right(arena, case)
+        arena.view("y")[3] *= np.float32(1 + next(errors))
+
+    original = checking.glance
+    monkeypatch.setattr(checking, "glance", counted)
+    executor = WHERE[-1]()
+    with CaseCheck(executor, Task(OPERATOR, Precision.FP32).at(OPERATOR.cases[2]), 0) as once:
+        for kernel, times in ((right, 3), (right, 2), (another_way, 3)):
+            before, wanted = compared, candidate(kernel)
+            results = once.run(executor.open(OPERATOR, executor.build(OPERATOR, wanted), wanted))
+            assert [result.passed for result in results] == [True] * len(VARIANTS)
+            assert results[0].worst is not None and results[0].worst > 0
+            assert compared - before == times * len(OPERATOR.outputs)  # of other inputs and touched ones, each time
+        errors = iter([0.0, 0.5])
+        wanted = candidate(wrong_the_second_time)
+        (result,) = once.run(executor.open(OPERATOR, executor.build(OPERATOR, wanted), wanted))
+        assert result.failure is not None and result.failure.fault is Fault.MISMATCH
 
 
 def test_both_poisons_are_seen_by_the_kernel() -> None:

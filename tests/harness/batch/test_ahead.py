@@ -1,0 +1,41 @@
+"""Builds ahead of their turn: one that somebody waits for waits behind no others, and none is built twice."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from msbench.harness.batch import ahead
+from msbench.harness.batch.ahead import BuildsAhead
+from msbench.model import BuildResult, Candidate
+from msbench.spec import Operator
+from tests.harness.batch.divided import Plain, jobs, soon
+
+
+def test_what_is_waited_for_is_built_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "CORES", 2)
+    built, go_on = list[str](), threading.Event()
+
+    def build(op: Operator, candidate: Candidate) -> BuildResult:
+        built.append(f"{op.name} {candidate.label}")
+        if op.name == "first":
+            go_on.wait(10)
+        return Plain().build(op, candidate)
+
+    first, second, third = jobs(tmp_path, "first", "second", "third")
+    with BuildsAhead(build) as builds:
+        builds.begin([first, second, third])  # on one of two cores
+        soon(lambda: built == ["first right"])
+        builds.begin([third], waited_for=True)
+        builds.wait_for(third)
+        assert built[0] == "first right" and sorted(built[1:]) == ["third right", "third wrong"]
+        builds.begin([first], waited_for=True)  # of which one is at work, and goes on
+        go_on.set()
+        for job in (first, second, third):
+            builds.wait_for(job)
+            assert [builds.build(job.task.operator, one).candidate_id for one in job.candidates] == [
+                one.id for one in job.candidates
+            ]
+    assert len(built) == len(set(built)) == 6
