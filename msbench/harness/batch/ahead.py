@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from typing import Protocol, Self, runtime_checkable
@@ -28,14 +28,15 @@ class Divisible(Compiles, Protocol):
 
 
 class ChecksAhead:
-    """What checks run on the device, compiled before they do: once, or every referee would compile it."""
+    """What checks run on the device, compiled before they do: once, or every referee would compile it. ``then`` is done afterwards."""
 
-    def __init__(self, executor: Executor, jobs: Sequence[Job]) -> None:
+    def __init__(self, executor: Executor, jobs: Sequence[Job], then: Callable[[], None] = lambda: None) -> None:
         self._pool = ThreadPoolExecutor(CORES, thread_name_prefix="msbench-compiling")  # all checks wait for these
         shortest = sorted(jobs, key=lambda job: job.check_s)[:1]
         operators = {job.task.operator.name: job.task.operator for job in (*shortest, *jobs)}
         self._begun: dict[str, Future[None]] = {}
         self._left = len(operators)
+        self._then = then
         self._counting = threading.Lock()
         if isinstance(executor, Divisible) and len(operators) > 1:
             _ = executor.xp  # the device is this process's from here on
@@ -43,6 +44,8 @@ class ChecksAhead:
             for name, op in operators.items():
                 self._begun[name] = self._pool.submit(self._compile, executor, op, first)
                 first = first or self._begun[name]
+        else:
+            then()
 
     def _compile(self, executor: Divisible, op: Operator, first: Future[None] | None) -> None:
         """``first``: wait for that; it compiles what all operators' checks launch, which others would compile beside it.
@@ -58,6 +61,7 @@ class ChecksAhead:
                 is_last = not self._left
             if is_last:
                 executor.checks_compiled()
+                self._then()
 
     def wait_for(self, job: Job) -> None:
         """Until it is done for a job's operator."""

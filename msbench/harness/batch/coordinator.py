@@ -30,6 +30,7 @@ PROCESSES = 72
 AT_ONCE = 8
 """More tasks are not measured side by side: those that are timed have to wait for each other."""
 
+_BEGINNING = 2  # tasks a referee, whose builds are begun at once: they are checked before anything is measured
 _SPARE_CORES = 2  # for this process and the compilers
 _MEMORY_A_PROCESS = (
     7 * 2**28
@@ -112,10 +113,10 @@ def _side_by_side(
     at_work = min(REFEREES, max(1, CORES - _SPARE_CORES), len(jobs), size or len(jobs))
     with BuildsAhead(build or executor.build) as builds:
         processes = _fitting(executor.device())
-        builds.begin(_first(turns, at_work, processes), waited_for=True)
-        builds.begin(turns)  # the others leave cores for the checks of those
+        builds.begin(_first(turns, _BEGINNING * at_work, processes), waited_for=True)
         make = beside()  # before anything else uses the device
-        with ChecksAhead(executor, turns) as ready, _ending(referees):
+        begin_others = partial(builds.begin, turns)  # so late that nothing is waited for meanwhile
+        with ChecksAhead(executor, turns, begin_others) as ready, _ending(referees):
             referees.enough(make, at_work)
             with Checking(
                 referees,
