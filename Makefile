@@ -78,7 +78,7 @@ proofs: $(VENV)/.stamp
 
 # What a published figure rests on. An interrupted bench goes on.
 record: $(VENV)/.stamp
-	$(BIN)/msbench bench --executor cuda --versions naive,library,best --batch 16 --budget 0.2 --resume
+	$(BIN)/msbench bench --executor cuda --versions naive,library,best --batch 16 --budget 0.2 --hot --resume
 	$(BIN)/msbench db publish db/local.sqlite
 	$(BIN)/msbench build-site --db db/published.sqlite --out site
 	$(BIN)/msbench standings --db db/published.sqlite --markdown docs/kernels.md

@@ -153,9 +153,14 @@ def repeated(command: str, db: str | None) -> str:
         return command
     from msbench.store.engine import shown
 
+    return added(command, "--db", shown(db))
+
+
+def added(command: str, *options: str) -> str:
+    """``command`` with further options."""
     words = shlex.split(command)
     end = words.index("--") if "--" in words else len(words)
-    words[end:end] = ["--db", shown(db)]
+    words[end:end] = options
     return shlex.join(words)
 
 

@@ -17,6 +17,11 @@ _ORIGINS = {"naive": Origin.NAIVE, "library": Origin.LIBRARY, "best": Origin.EXP
 _ELSEWHERE = ("tasks", "precision", "executor", "device", "ops_dir", "db", "resume", "batch", "profile_harness")
 """Parameters that say for which tasks, where, or what is shown; the device and the specs are compared by themselves."""
 
+FEW_TASKS = 10
+OF_FEW: Mapping[str, Any] = {"hot": True, "budget": 0.5}
+OF_MORE: Mapping[str, Any] = {"hot": False, "budget": 0.1}
+"""Defaults for few tasks, and for more: all of them are then measured within ten minutes. These are recorded as if they had been typed."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -30,6 +35,7 @@ class Settings:
     def of(cls, given: Mapping[str, Any], any_seed: bool) -> Settings:
         """Those of the command's parameters. Raises MsbenchError where they contradict each other."""
         others = {key: value for key, value in given.items() if key not in _ELSEWHERE}
+        others |= {key: value for key, value in OF_FEW.items() if others[key] is None}
         wanted = frozenset(origins(others.pop("versions"), others.pop("without")))
         cases = frozenset(others.pop("cases").split("+"))
         if any_seed:

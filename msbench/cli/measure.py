@@ -26,6 +26,7 @@ from msbench.cli._options import (
     Seed,
     Sittings,
     TimedSittings,
+    added,
     amount,
     err,
     out,
@@ -35,7 +36,7 @@ from msbench.cli._options import (
     store_ceilings,
     tasks_named,
 )
-from msbench.cli._settings import origins, settings
+from msbench.cli._settings import FEW_TASKS, OF_FEW, OF_MORE, origins, settings
 from msbench.errors import MsbenchError
 from msbench.model import Candidate, Origin, Status
 from msbench.spec import Case, Operator, Precision, Split, Task
@@ -155,12 +156,23 @@ def bench(
         bool, typer.Option("--profile-fastest", help="Profile only each task's fastest version.")
     ] = False,
     hot: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--hot/--no-hot", help="Time calls in a row, too: no ratio uses them, and they take a third of the time."
+            "--hot/--no-hot",
+            help="Time calls in a row, too: no ratio uses them, and they take a third of the time."
+            f" Default: for up to {FEW_TASKS} tasks.",
+            show_default=False,
         ),
-    ] = True,
-    budget: Annotated[float, typer.Option("--budget", callback=amount, help="Time budget per case, in seconds.")] = 0.5,
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget",
+            callback=amount,
+            help=f"Time budget per case, in seconds. Default: {OF_FEW['budget']}, for more than {FEW_TASKS} tasks {OF_MORE['budget']}.",
+            show_default=False,
+        ),
+    ] = None,
     sittings: Sittings = 1,
     batch: Annotated[
         int | None,
@@ -207,6 +219,13 @@ def bench(
 
     wanted, any_seed = origins(versions, without), seed is None
     seed, command = seeded(seed, without="--resume")
+    named = tasks_named(tasks, precision, ops_dir)
+    if len(named) > FEW_TASKS and budget is None:
+        budget = OF_MORE["budget"]
+        command = added(command, "--budget", str(budget))
+    if len(named) > FEW_TASKS and hot is None:
+        hot = OF_MORE["hot"]
+        command = added(command, "--no-hot")
     store = databases.writer(db)
     goes_on_with_resume(db)
     failed = 0
@@ -226,15 +245,15 @@ def bench(
                     profile=profile or profile_fastest,
                     profile_fastest=profile_fastest,
                     profile_cases=_to_profile(task, selected),
-                    hot=hot,
+                    hot=OF_FEW["hot"] if hot is None else hot,
                     seed=seed,
-                    time_budget_s=budget,
+                    time_budget_s=OF_FEW["budget"] if budget is None else budget,
                     sittings=sittings,
                     trusted=True,
                 ),
                 Spans() if profile_harness else None,
             )
-            for task in tasks_named(tasks, precision, ops_dir)
+            for task in named
         ]
         if not (jobs := [job for job in jobs if job.candidates]):
             raise MsbenchError("None of these tasks has a version to measure; see --versions and --without.")

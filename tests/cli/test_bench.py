@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -120,6 +121,7 @@ def test_settings_are_the_same_however_they_are_spelt() -> None:
     assert known == settings("msbench bench --versions=naive,library --seed=4 --cases=paper+odd --executor cuda", True)
     assert known != settings("msbench bench softmax --cases odd+paper --versions library --seed 3", False)
     assert known != settings("msbench bench softmax --cases odd+paper --versions library --budget 2", True)
+    assert known == settings("msbench bench --versions naive,library --cases paper+odd --budget 0.5 --hot", True)
     assert settings("msbench eval softmax.cu", True) is None
     assert settings("msbench bench --gone 3", True) is None
 
@@ -146,6 +148,36 @@ def test_large_cases_are_benched_on_other_inputs_too(
     done = CliRunner().invoke(app, [*arguments, "--db", "x.sqlite"])
     assert done.exit_code == 0, done.output
     assert planned == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "planned", "recorded"),
+    [
+        (("vector_add",), (0.5, True), ""),
+        (("--precision", "fp32"), (0.1, False), " --budget 0.1 --no-hot"),
+        (("--precision", "fp32", "--budget", "2", "--hot"), (2.0, True), ""),
+    ],
+)
+def test_many_tasks_are_measured_in_less_time_each_unless_told_and_that_is_recorded(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    planned: tuple[float, bool],
+    recorded: str,
+) -> None:
+    plans: list[Plan] = []
+    typed = ["bench", *arguments, "--versions", "naive", "--executor", "cpu", "--seed", "3"]
+
+    def stream(executor: object, jobs: Sequence[Job], command: str, **_: object) -> Iterator[object]:
+        plans.extend(job.plan for job in jobs)
+        assert command == shlex.join(["msbench", *typed]) + recorded
+        yield from ()
+
+    monkeypatch.setattr(batch, "evaluate_all", stream)
+    monkeypatch.setattr(sys, "argv", ["msbench", *typed, "--db", "x.sqlite"])
+    done = CliRunner().invoke(app, [*typed, "--db", "x.sqlite"])
+    assert done.exit_code == 0, done.output
+    assert {(plan.time_budget_s, plan.hot) for plan in plans} == {planned}
 
 
 @pytest.mark.parametrize(
