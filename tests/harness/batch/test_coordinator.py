@@ -160,7 +160,7 @@ def test_several_tasks_are_measured_side_by_side_but_each_is_timed_alone(
 def test_where_the_hosts_time_counts_tasks_are_measured_one_by_one(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "CORES", 16)
     usual, other = jobs(ops, "op0", "op1")
-    for changed, number in (({}, 8), ({"profile": True}, 1), ({"whole_calls": True}, 1)):
+    for changed, number in (({}, 12), ({"profile": True}, 1), ({"whole_calls": True}, 1)):
         assert batch._at_once([usual, replace(other, plan=replace(other.plan, **changed))]) == number
     monkeypatch.setattr(batch, "CORES", 1)
     assert batch._at_once([usual, other]) == 1
