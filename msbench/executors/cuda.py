@@ -8,7 +8,7 @@ import secrets
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -41,7 +41,6 @@ from msbench.harness.check.cost import HOST_WORK, SHARED_HOST_WORK, module, with
 from msbench.harness.check.schedule import suspects
 from msbench.harness.digest import harness_digest
 from msbench.harness.gpu_memory import MemoryWatch
-from msbench.harness.inputs import generate
 from msbench.harness.protocols import ONLY_TURN, Plan, Runner, Turn
 from msbench.harness.sandbox.process import WorkerProcess
 from msbench.harness.spans import span
@@ -62,8 +61,7 @@ _INPUT_SETS = 2
 _LENT_WORKSPACE = 8 * 2**20
 """Bytes that versions' workspaces lie in while they are timed. In a larger one, where it lies is of no account."""
 _SETS_LIMIT = 24 * 2**30  # bytes of all input sets together
-_KEPT_INPUTS = 2**28
-"""Bytes of an arena, up to which the inputs of each set are kept; those of larger ones are drawn again for each comparison."""
+_KEPT_INPUTS = 2**28  # bytes of an arena; the inputs of larger ones are drawn again for each comparison
 _COMPILE_LIMIT_S = 180.0
 _KEPT_BESIDE = 2**28  # bytes of free device memory that an executor beside others keeps
 
@@ -141,7 +139,6 @@ class CudaExecutor:
         self._foreseen: dict[str, deque[Future[GpuRunner]]] = {}
         self._nvml = telemetry.Gpu(gpu.uuid, beside.coordinator if beside else None)
         self._memory_watch = MemoryWatch(self._nvml.memory, self._nvml.processes)
-        self._groups = 0
 
     def beside(self) -> Beside:
         """See ``batch.Divisible``; the GPU is locked from here on."""
@@ -388,7 +385,6 @@ class CudaExecutor:
         subjects = [runner for runner in runners if isinstance(runner, GpuRunner)]
         if len(subjects) != len(runners):
             raise DeviceError("The cuda executor measures only versions that it has opened itself.")
-        self._groups += 1
         op, case = problem.operator, problem.case
         layout = Layout.of(problem)
         sets = range(_INPUT_SETS if layout.nbytes * _INPUT_SETS <= _SETS_LIMIT else 1)
@@ -401,26 +397,24 @@ class CudaExecutor:
             plan.seed,
             xp,
             draw=partial(secrets.randbits, 64),
-            drawn=(drawn := list[Any]()),
+            keeps=layout.nbytes <= _KEPT_INPUTS,
             permuted=not plan.whole_calls,
             turn=self,
         )
         series = self._nvml.telemetry()
         with ExitStack() as memory:
             verifier.beside_others()
-            inputs: Iterable[Any] = (generate(problem, plan.seed + number, xp) for number in sets)
-            if layout.nbytes <= _KEPT_INPUTS:
-                with span("inputs"):
-                    drawn += inputs
+            for number in sets if verifier.keeps else ():
+                verifier.inputs(number)
             if xp is not self.xp:
                 self.take(alone=True)  # what is done on the device is done at once
             memory.callback(pool.shrink, self.xp)  # what is verified afterwards takes some
-            memory.callback(drawn.clear)
+            memory.callback(verifier.kept.clear)
             arenas += [memory.enter_context(within_reach(self.arena(layout), xp)) for _ in sets]
             verifier.beside_others()
             with span("inputs"):
-                for arena, one in zip(arenas, drawn or inputs, strict=True):
-                    arena.write_inputs(one)
+                for number, arena in enumerate(arenas):
+                    arena.write_inputs(verifier.inputs(number))
                     arena.poison(POISONS[0])  # a call sees around its arrays what it sees when it is checked
             if xp is not self.xp:
                 self.take(alone=True)
@@ -438,7 +432,7 @@ class CudaExecutor:
                 sittings=plan.sittings,
                 cases=len(plan.cases),
                 suspicious=suspicious,
-                dear=xp is self.xp,
+                on_device=xp is self.xp,
                 hot=plan.hot,
             )
             return timing.measure_group(
@@ -454,7 +448,7 @@ class CudaExecutor:
     def _group_id(self, case: Case, subjects: Sequence[GpuRunner]) -> str:
         """Another one each time: samples pair within a group only."""
         members = (s.candidate.id for s in subjects)
-        return digest("group", self.gpu.uuid, case.id, str(os.getpid()), os.urandom(8), str(self._groups), *members)
+        return digest("group", self.gpu.uuid, case.id, secrets.token_bytes(16), *members)
 
     # ------------------------------------------------------------------ under NVIDIA's tools
 

@@ -76,7 +76,7 @@ class Settings:
     """How a group is measured.
 
     ``budget_s`` and ``half_width``: see ``Enough``. ``sittings``: which share the budget. ``cases``: of the task. ``suspicious``: of each version, whether its
-    timed repetitions are compared. ``hot``: see ``protocols.Plan``. ``dear``: comparing keeps the device busy, and is done less often.
+    timed repetitions are compared. ``hot``: see ``protocols.Plan``. ``on_device``: outputs are compared there, which others wait for, so in fewer rounds.
     """
 
     group: str
@@ -87,7 +87,7 @@ class Settings:
     cases: int = 1
     suspicious: Sequence[bool] | None = None  # all are
     hot: bool = True
-    dear: bool = False
+    on_device: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def measure_group(
 
     def looks() -> _Looks | None:
         least = _least_rounds(tracks, enough)
-        return _Looks(verify, least if settings.dear else -(-least // 2)) if any(suspicious) else None
+        return _Looks(verify, least if settings.on_device else -(-least // 2)) if any(suspicious) else None
 
     _interleave(tracks, rng, enough, telemetry, clock, turn, looks())
     if telemetry.conditions().unsteady:

@@ -30,7 +30,7 @@ Draw = Callable[[], int]
 class Verifier:
     """``rounds.Verify`` for one case: input set i, in arena i, holds the inputs of ``seed + i``. ``xp`` is its arrays' module.
 
-    ``drawn``: each set's inputs, or nothing where they take too much memory to be kept. ``permuted``: False for calls whose inputs stay as drawn. ``turn`` is taken alone for what is timed, and beside other tasks for the rest.
+    ``keeps``: what was drawn, which is drawn again for each comparison where that takes too much memory. ``permuted``: False for calls whose inputs stay as drawn. ``turn`` is taken alone for what is timed, and beside other tasks for the rest.
     """
 
     problem: Problem
@@ -38,30 +38,35 @@ class Verifier:
     seed: int
     xp: Any
     draw: Draw
-    drawn: Sequence[Mapping[str, Any]] = ()
+    keeps: bool = True
     permuted: bool = True
     turn: Turn = ONLY_TURN
+    kept: dict[int, Mapping[str, Any]] = field(default_factory=dict)
 
     def timed(self, turn: int) -> Comparison:
         """See ``rounds.Verify``: on the inputs that are timed."""
         self.beside_others()
         number = turn % len(self.arenas)
-        with span("inputs"):
-            inputs = self._inputs(number)
-        return Comparison(self, number, inputs, self.draw(), self.draw())
+        return Comparison(self, number, self.inputs(number), self.draw(), self.draw())
 
     def with_outliers(self) -> Comparison:
         """See ``rounds.Verify``: assumptions from sampling the inputs are wrong now."""
         self.beside_others()
         with span("inputs"):
-            inputs = _copied(self._inputs(0))
+            inputs = _copied(self.inputs(0))
             others = outliers(self.problem, self.seed + len(self.arenas), self.xp)
             touch(self.problem, self.seed, inputs, others, self.xp)
         return Comparison(self, 0, inputs, self.draw(), self.draw())
 
-    def _inputs(self, number: int) -> Mapping[str, Any]:
-        """Those of a set as they are drawn."""
-        return self.drawn[number] if self.drawn else generate(self.problem, self.seed + number, self.xp)
+    def inputs(self, number: int) -> Mapping[str, Any]:
+        """A set's, not to be changed."""
+        if number in self.kept:
+            return self.kept[number]
+        with span("inputs"):
+            drawn = generate(self.problem, self.seed + number, self.xp)
+        if self.keeps:
+            self.kept[number] = drawn
+        return drawn
 
     def beside_others(self) -> None:
         """For what follows: others may be at work on the device, and where it is all done in the host's memory one may be alone there."""

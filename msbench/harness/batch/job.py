@@ -16,7 +16,7 @@ from msbench.spec import Task
 
 _LAUNCHES_A_SECOND = 50.0
 _WORK_A_SECOND = 1e12
-_DEAR_S = 0.2  # of a case that is compared on the device
+_ON_DEVICE_S = 0.2  # of a case whose outputs are compared there, beside other processes
 _SET_UP_S, _CUDNN_SET_UP_S = 0.2, 2.5  # of a vendor library, for each size: cuDNN compiles what it tries
 
 _Made = TypeVar("_Made")
@@ -46,8 +46,8 @@ class Job:
         launches = sum(len(item.variants) for item in planned) * len(self.candidates)
         sizes = len({item.case.dims for item in planned})
         works = [work(op, item.case) for item in planned]
-        dear = sum(one > SHARED_HOST_WORK for one in works)
-        return launches / _LAUNCHES_A_SECOND + sum(works) / _WORK_A_SECOND + dear * _DEAR_S + sizes * set_up
+        on_device = sum(one > SHARED_HOST_WORK for one in works)
+        return launches / _LAUNCHES_A_SECOND + sum(works) / _WORK_A_SECOND + on_device * _ON_DEVICE_S + sizes * set_up
 
 
 def caught(work: Callable[[], _Made]) -> _Made | JobError:

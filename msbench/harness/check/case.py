@@ -291,15 +291,15 @@ class _Attempt:
         found = look(arena, expectation, self._first, right, values=poison is not None or not fresh)
         if not found.intact:
             raise _Wrong(*_damage(arena, expectation))
+        if self._first:
+            self._repeatable = found.same and self._repeatable is not False
         if poison is not None or not fresh or not found.same:
             known = right.comparisons if right and found.right else None
             comparisons = known or found.comparisons(arena, expectation, poison)
             self._judge(comparisons)
             if is_usual and not known:
                 self._check.right = Right(_copies(arena), comparisons)
-        if self._first:
-            self._repeatable = found.same and self._repeatable is not False
-        elif again:
+        if again and not self._first:
             self._first = self._check.right.bits if is_usual and self._check.right else _copies(arena)
 
     def _judge(self, comparisons: Mapping[str, Comparison]) -> None:
@@ -360,8 +360,7 @@ def look(
     As few questions as possible to a device that several processes share, where each answer may take a while.
     """
     xp = arena.xp
-    kept = [bits for bits in (first, right and right.bits) if bits]
-    kept = kept[:1] if len(kept) == 2 and kept[0] is kept[1] else kept
+    kept = {id(bits): bits for bits in (first, right and right.bits) if bits}.values()  # often the same
     facts = [arena.intact(expectation.inputs if inputs is None else inputs), *(_same_bits(arena, one) for one in kept)]
     glances = [] if right else _glances(arena, expectation, values)
     answers = xp.concatenate([xp.stack(facts).astype(np.float64), *glances]).tolist()

@@ -149,13 +149,13 @@ def measure(
     cases: int = 1,
     suspicious: Sequence[bool] | None = None,
     hot: bool = True,
-    dear: bool = False,
+    on_device: bool = False,
 ) -> list[Measurement]:
     return timing.measure_group(
         subjects,
         JOB,
         scale(),
-        timing.Settings("g", 3, budget_s, 0.01, sittings, cases, suspicious, hot, dear),
+        timing.Settings("g", 3, budget_s, 0.01, sittings, cases, suspicious, hot, on_device),
         verify or Nobody(),
         telemetry or Telemetry(lambda: STEADY),
         clock,
@@ -391,17 +391,17 @@ def test_nobody_knows_which_round_and_which_repetition_is_compared() -> None:
     assert kept == set(range(0, 16, 2))  # of the input set whose turn it is
 
 
-@pytest.mark.parametrize("dear", [False, True])
-def test_each_part_of_the_rounds_is_compared_and_each_set_of_inputs(dear: bool) -> None:
+@pytest.mark.parametrize("on_device", [False, True])
+def test_each_part_of_the_rounds_is_compared_and_each_set_of_inputs(on_device: bool) -> None:
     """Parts of 5, 5, 10, 20, 40 … rounds, or of 10, 10, 20 …: whoever is let off after one look meets the next."""
     verify, clock = Nobody(), Clock()
     subject = Made(clock, 10_000.0, noise=2.0)
-    (found,) = measure([subject], clock, verify=verify, budget_s=60.0, dear=dear)
+    (found,) = measure([subject], clock, verify=verify, budget_s=60.0, on_device=on_device)
     full = [one for one, batch in zip(subject.kept, subject.batches, strict=True) if batch[1:] == (16, True)]
     compared = [number for number, kept in enumerate(full[: len(found.samples_ns)]) if kept >= 0]
-    ends = [0, *[5][dear:], 10, 20, 40, 80, 160, 320]
+    ends = [0, *[5][on_device:], 10, 20, 40, 80, 160, 320]
     parts = [(first, last) for first, last in pairwise(ends) if last <= len(found.samples_ns)]
-    assert len(parts) > 4 - dear
+    assert len(parts) > 4 - on_device
     assert [sum(first <= number < last for number in compared) for first, last in parts] == [1] * len(parts)
     assert verify.turns == [number + 1 for number in range(len(verify.turns))]
 

@@ -44,7 +44,7 @@ class Noted:
 
 
 def measured_on(
-    gpu: FakeGpu, case: Case, *runners: GpuRunner, budget_s: float = 1.0, turn: Turn = ONLY_TURN
+    gpu: FakeGpu, case: Case, *runners: GpuRunner, budget_s: float = 1.0, turn: Turn = ONLY_TURN, **verifying: Any
 ) -> list[Measurement]:
     """Two input sets, looked at as the cuda executor does."""
     layout = Layout.of(Task(OPERATOR, Precision.FP32).at(case))
@@ -63,6 +63,7 @@ def measured_on(
             np,
             draw=partial(random.SystemRandom().getrandbits, 64),
             turn=turn,
+            **verifying,
         ),
         Telemetry(lambda: Reading(None, None, None, None)),
         turn=turn,
@@ -85,6 +86,21 @@ def test_who_works_on_one_set_of_inputs_only_is_found_out(gpu: FakeGpu) -> None:
             (measured,) = measured_on(gpu, scale(mode=float(MODES.index("one_set"))), runner, budget_s=0.2)
         assert measured.failure is not None
         assert measured.failure.fault is Fault.UNWRITTEN
+
+
+def test_inputs_that_are_kept_are_as_they_were_drawn_and_others_are_drawn_again(gpu: FakeGpu) -> None:
+    problem = Task(OPERATOR, Precision.FP32).at(scale())
+    with gpu.runner_of() as runner:
+        for keeps in (True, False):
+            kept: dict[int, Any] = {}
+            (measured,) = measured_on(gpu, problem.case, runner, budget_s=0.1, keeps=keeps, kept=kept)
+            assert measured.failure is None
+            assert sorted(kept) == ([0, 1] if keeps else [])
+            for number, inputs in kept.items():
+                drawn = generate(problem, number, np)
+                assert {name: array.tobytes() for name, array in inputs.items()} == {
+                    name: array.tobytes() for name, array in drawn.items()
+                }
 
 
 def test_the_whole_measurement(gpu: FakeGpu) -> None:

@@ -1,4 +1,4 @@
-"""Builds ahead of their turn: one that somebody waits for waits behind no others, and none is built twice."""
+"""Builds ahead of their turn: what somebody waits for is built at once, the others once checks are compiled, and none twice."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from msbench.harness.batch import ahead
-from msbench.harness.batch.ahead import BuildsAhead
+from msbench.harness.batch.ahead import BuildsAhead, ChecksAhead
 from msbench.model import BuildResult, Candidate
 from msbench.spec import Operator
-from tests.harness.batch.divided import Plain, jobs, soon
+from tests.harness.batch.divided import Divided, Plain, jobs, soon
 
 
 def test_what_is_waited_for_is_built_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,3 +39,16 @@ def test_what_is_waited_for_is_built_at_once(tmp_path: Path, monkeypatch: pytest
                 one.id for one in job.candidates
             ]
     assert len(built) == len(set(built)) == 6
+
+
+def test_what_is_to_follow_the_compiled_checks_follows_them_all_or_at_once_if_there_are_none(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    told.mkdir()
+    executor = Divided(folder=told)
+    some = jobs(tmp_path, "first", "second", "third")
+    compiled = list[list[str]]()
+    with ChecksAhead(executor, some, lambda: compiled.append(executor.told("compiled"))) as checks:
+        checks.wait()
+        assert compiled == [["first", "second", "third"]]
+    with ChecksAhead(executor, some[:1], lambda: compiled.append([])):
+        assert compiled[1:] == [[]]
