@@ -18,8 +18,10 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from msbench import resources
+from msbench.arrays import compile_less
 from msbench.errors import DeviceError, ExecutorError, StoreError, ToolchainError, WorkerError
 from msbench.executors import Options
+from msbench.executors._check_compilers import CheckCompilers
 from msbench.gpu import ceilings as device_ceilings
 from msbench.gpu import devices as gpus
 from msbench.gpu import health, telemetry
@@ -27,7 +29,7 @@ from msbench.gpu import runner as gpu_runner
 from msbench.gpu.alone import Alone
 from msbench.gpu.job import Job
 from msbench.gpu.locks import gpu_lock
-from msbench.gpu.runner import QUEUES, RECOVERY_S, GpuRunner, MeasuredProcess, worker_environment
+from msbench.gpu.runner import QUEUES, RECOVERY_S, GpuRunner, MeasuredProcess
 from msbench.gpu.shared_memory import KEPT_BYTES, Block, SharedMemory
 from msbench.gpu.timing import rounds as timing
 from msbench.gpu.timing.verify import Verifier
@@ -39,10 +41,8 @@ from msbench.harness.build import toolchain
 from msbench.harness.check.case import POISONS
 from msbench.harness.check.cost import HOST_WORK, SHARED_HOST_WORK, module, within_reach
 from msbench.harness.check.schedule import suspects
-from msbench.harness.digest import harness_digest
 from msbench.harness.gpu_memory import MemoryWatch
 from msbench.harness.protocols import ONLY_TURN, Plan, Runner, Turn
-from msbench.harness.sandbox.process import WorkerProcess
 from msbench.harness.spans import span
 from msbench.model import (
     BuildResult,
@@ -62,7 +62,6 @@ _LENT_WORKSPACE = 8 * 2**20
 """Bytes that versions' workspaces lie in while they are timed. In a larger one, where it lies is of no account."""
 _SETS_LIMIT = 24 * 2**30  # bytes of all input sets together
 _KEPT_INPUTS = 2**28  # bytes of an arena; the inputs of larger ones are drawn again for each comparison
-_COMPILE_LIMIT_S = 180.0
 _KEPT_BESIDE = 2**28  # bytes of free device memory that an executor beside others keeps
 
 
@@ -114,6 +113,7 @@ class CudaExecutor:
 
     name = "cuda"
     measures = True
+    loads = ("cupy",)
     check_limit: float | None = None
 
     def __init__(
@@ -135,58 +135,30 @@ class CudaExecutor:
         self.host_work = HOST_WORK if beside is None else SHARED_HOST_WORK
         self._resources = ExitStack()
         self._runners: list[GpuRunner] = []
-        self._compilers: list[WorkerProcess] = []  # that are idle
         self._foreseen: dict[str, deque[Future[GpuRunner]]] = {}
         self._nvml = telemetry.Gpu(gpu.uuid, beside.coordinator if beside else None)
         self._memory_watch = MemoryWatch(self._nvml.memory, self._nvml.processes)
 
-    def beside(self) -> Beside:
+    def beside(self, operators: Sequence[Operator] = ()) -> Beside:
         """See ``batch.Divisible``; the GPU is locked from here on."""
         with ThreadPoolExecutor(1, thread_name_prefix="msbench-build") as beside:
             building_runner = beside.submit(lambda: self._runner_binary)  # takes as long as loading CuPy
             _ = self.xp
+            self._compilers.expect(operators)
             building_runner.result()
         return Beside(self.gpu, self.toolchain, self.ceilings(), self._runner_binary, os.getpid())
 
     def compile_checks(self, op: Operator, processes: int = 1) -> None:
-        """See ``batch.Divisible``; done once for an operator, GPU architecture, CuPy and harness. A check tells what fails."""
-        if not op.folder:
-            return
-        folder = Path(op.folder)
-        key = digest("checks", self.arch, self.xp.__version__, harness_digest(op))
-        done = resources.cache_dir() / "checks" / key
-        if done.exists():
-            return
-        with suppress(WorkerError, OSError), ThreadPoolExecutor(processes) as threads:
-            parts = range(processes)
-            begun = [threads.submit(self._compile_part, op.name, folder.parent, n, processes) for n in parts]
-            for part in begun:
-                part.result()
-            done.parent.mkdir(parents=True, exist_ok=True)
-            done.touch()
-
-    def _compile_part(self, operator: str, folder: Path, part: int, parts: int) -> None:
-        process = self._compiler()
-        try:
-            process.call("compile", _COMPILE_LIMIT_S, operator=operator, folder=str(folder), part=part, parts=parts)
-        except WorkerError:
-            process.close()
-            raise
-        self._compilers.append(process)
-
-    def _compiler(self) -> WorkerProcess:
-        """One that is idle, or a new one: starting it takes as long as compiling what an operator needs."""
-        try:
-            return self._compilers.pop()
-        except IndexError:
-            path = os.pathsep.join(path for path in sys.path if path)
-            environment = {**os.environ, **worker_environment(self.gpu.uuid), "PYTHONPATH": path}
-            return WorkerProcess([sys.executable, "-P", "-m", "msbench.harness.check.compile_checks"], env=environment)
+        """See ``protocols.Compiles``."""
+        self._compilers.compile(op, processes)
 
     def checks_compiled(self) -> None:
-        """See ``batch.Divisible``."""
-        while self._compilers:
-            self._compilers.pop().close()
+        """See ``protocols.Compiles``."""
+        self._compilers.close()
+
+    @cached_property
+    def _compilers(self) -> CheckCompilers:
+        return CheckCompilers(self.gpu.uuid, self.arch, self.xp.__version__)
 
     # ------------------------------------------------------------------ the device
 
@@ -211,6 +183,7 @@ class CudaExecutor:
             cupy.cuda.runtime.deviceSynchronize()
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise DeviceError(f"{self.gpu.name} can't be used: {error}.") from error
+        compile_less(cupy)
         return cupy
 
     def device(self) -> Device:
@@ -474,7 +447,8 @@ class CudaExecutor:
 
     def close(self) -> None:
         """See ``protocols.Executor``."""
-        self.checks_compiled()
+        if "_compilers" in self.__dict__:
+            self._compilers.close()
         for runner in self._runners:
             runner.close()
         self._runners.clear()

@@ -22,7 +22,7 @@ import pytest
 
 from msbench import operators
 from msbench.errors import DeviceError, ExecutorError, ToolchainError, WorkerCrashed
-from msbench.executors import Options, cuda
+from msbench.executors import Options, _check_compilers, cuda
 from msbench.executors.cuda import CudaExecutor
 from msbench.gpu import devices as gpus
 from msbench.gpu import health
@@ -108,7 +108,7 @@ def do_without_a_gpu(patch: pytest.MonkeyPatch, shared: Path, runtime: Path) -> 
         patch.setattr(np, name, value, raising=False)
     patch.setattr(SharedMemory, "array", lambda self, block: memory.array(block, block.nbytes))
     patch.setattr(gpu_runner, "worker_environment", lambda uuid: environment)
-    patch.setattr(cuda, "worker_environment", lambda uuid: environment)
+    patch.setattr(_check_compilers, "worker_environment", lambda uuid: environment)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -383,7 +383,7 @@ def test_tasks_side_by_side_are_checked_and_measured_in_the_same_processes(
     told = tmp_path / "told"
     told.mkdir()
     real = executor.beside()
-    monkeypatch.setattr(executor, "beside", lambda: FakeBeside(real, fake.shared, fake.runtime, told))
+    monkeypatch.setattr(executor, "beside", lambda _: FakeBeside(real, fake.shared, fake.runtime, told))
     monkeypatch.setattr(batch, "CORES", 4)
     once = dataclasses.replace(plan(), sittings=1)
     op = operator(tmp_path / "ops", "scale", "tests.gpu.fake_gpu")
@@ -433,7 +433,7 @@ def test_what_checks_launch_is_compiled_once_and_failing_is_no_harm(
             if self.fails:
                 raise WorkerCrashed("It ran out of memory.")
 
-    monkeypatch.setattr(cuda, "WorkerProcess", Process)
+    monkeypatch.setattr(_check_compilers, "WorkerProcess", Process)
     executor.compile_checks(OPERATOR)
     assert not asked  # an operator that no file declares
     op, other = operators.load("softmax"), operators.load("gelu")
@@ -448,6 +448,12 @@ def test_what_checks_launch_is_compiled_once_and_failing_is_no_harm(
     assert sorted((one["part"], one["parts"]) for one in asked) == [(0, 3), (1, 3), (2, 3)]
     assert 1 <= len(alive) <= 3  # one of them is the first operator's
     executor.checks_compiled()
+    assert not alive
+    executor.beside([op, other])
+    assert not alive  # all is compiled
+    executor.beside([op, operators.load("relu")])
+    assert len(alive) == (os.cpu_count() or 1)
+    executor.close()
     assert not alive
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from multiprocessing import active_children
-from typing import cast
+from typing import ClassVar, cast
 
 from msbench import executors, operators
 from msbench.executors.cpu import CpuExecutor
@@ -21,8 +21,9 @@ class _Shared(CpuExecutor):
     """A processor that says, as a GPU does, that others can use it beside this process."""
 
     compiled: list[str]
+    loads: ClassVar[tuple[str, ...]] = ()
 
-    def beside(self) -> Callable[[], CpuExecutor]:
+    def beside(self, operators: Sequence[Operator] = ()) -> Callable[[], CpuExecutor]:
         return partial(CpuExecutor, self._compiler)
 
     def compile_checks(self, op: Operator, processes: int = 1) -> None:
@@ -66,7 +67,7 @@ class _Full(CpuExecutor):
 
 
 class _Crowded(_Shared):
-    def beside(self) -> Callable[[], CpuExecutor]:
+    def beside(self, operators: Sequence[Operator] = ()) -> Callable[[], CpuExecutor]:
         return partial(_Full, self._compiler)
 
 

@@ -21,37 +21,46 @@ CORES = os.cpu_count() or 1
 
 @runtime_checkable
 class Divisible(Compiles, Protocol):
-    """An executor that has others beside it on the same device, in other processes."""
+    """An executor that has others beside it on the same device, in other processes, which take a while to load ``loads``."""
 
-    def beside(self) -> Make:
-        """What makes them there; this one goes on holding the device. It can be pickled."""
+    @property
+    def loads(self) -> tuple[str, ...]: ...
+
+    def beside(self, operators: Sequence[Operator] = ()) -> Make:
+        """What makes them there; this one goes on holding the device. It can be pickled. ``operators``: whose checks are compiled next."""
 
 
 class ChecksAhead:
     """What checks run on the device, compiled before they do: once, or every referee would compile it. ``then`` is done afterwards."""
 
     def __init__(self, executor: Executor, jobs: Sequence[Job], then: Callable[[], None] = lambda: None) -> None:
-        self._pool = ThreadPoolExecutor(CORES, thread_name_prefix="msbench-compiling")  # all checks wait for these
+        self._executor = executor
         shortest = sorted(jobs, key=lambda job: job.check_s)[:1]
         operators = {job.task.operator.name: job.task.operator for job in (*shortest, *jobs)}
+        self.operators = list(operators.values()) if isinstance(executor, Divisible) and len(operators) > 1 else []
+        self._pool = ThreadPoolExecutor(CORES, thread_name_prefix="msbench-compiling")  # all checks wait for these
         self._begun: dict[str, Future[None]] = {}
-        self._left = len(operators)
+        self._left = len(self.operators)
         self._then = then
         self._counting = threading.Lock()
-        if isinstance(executor, Divisible) and len(operators) > 1:
-            _ = executor.xp  # the device is this process's from here on
-            first: Future[None] | None = None
-            for name, op in operators.items():
-                self._begun[name] = self._pool.submit(self._compile, executor, op, first)
-                first = first or self._begun[name]
-        else:
-            then()
 
-    def _compile(self, executor: Divisible, op: Operator, first: Future[None] | None) -> None:
+    def begin(self) -> None:
+        """Begin to; the device is this process's from here on."""
+        if not self.operators:
+            self._then()
+        first: Future[None] | None = None
+        for op in self.operators:
+            _ = self._executor.xp
+            self._begun[op.name] = self._pool.submit(self._compile, op, first)
+            first = first or self._begun[op.name]
+
+    def _compile(self, op: Operator, first: Future[None] | None) -> None:
         """``first``: wait for that; it compiles what all operators' checks launch, which others would compile beside it.
 
         It is one that needs little else, and several processes share that: only builds go on meanwhile.
         """
+        executor = self._executor
+        assert isinstance(executor, Compiles)
         try:
             wait([first] if first else [])
             executor.compile_checks(op, processes=1 if first else CORES)

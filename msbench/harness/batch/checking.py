@@ -1,8 +1,9 @@
 """Checks many tasks at once, and stops between two cases whenever something is to be measured.
 
 Only timing needs the device to itself. So checks go on until twice as many tasks have passed theirs as are still at it, or, where no
-more have room or are left, half as many; then nobody begins another case, what passed is measured, and the others go on where they
-were. A task whose check takes long holds up no other: short ones are always begun beside those.
+more have room, half as many; where no more are left, four times as many, or until nobody has passed for some seconds. Then nobody
+begins another case, what passed is measured, and the others go on where they were. A task whose check takes long holds up no other for
+longer than that: short ones are always begun beside those.
 
 Several tasks are measured at once: while one is timed, nobody else is at work on the device, but what comes before, in between and
 afterwards (inputs, references, comparing) they do side by side.
@@ -11,6 +12,7 @@ afterwards (inputs, references, comparing) they do side by side.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -32,6 +34,8 @@ _Item = TypeVar("_Item")
 
 _LONG = 3 / 5  # of what is checked at once
 _PATIENCE = 2  # each time that something is measured, the others make way for it: best for many at once
+_LAST_PATIENCE = 4  # when nothing else is left to begin: so few at work leave the device idle
+_LULL_S = 5.0
 
 
 class Checking:
@@ -75,6 +79,7 @@ class Checking:
         self._at_work: set[int] = set()
         self._checked: dict[int, Referee | JobError] = {}  # and not yet measured
         self._later: dict[int, Referee | JobError] = {}  # that found the device full
+        self._last_checked = time.monotonic()
         self._lost: BaseException | None = None
 
     def results(self, command: str) -> Iterator[tuple[int, list[Evaluation] | JobError]]:
@@ -115,11 +120,13 @@ class Checking:
                 self._room.closed = self._room.closed or self._is_enough()
                 if self._room.closed and self._is_quiet():
                     return
-                self._changed.wait()
+                self._changed.wait(_LULL_S)
 
     def _is_enough(self) -> bool:
         if self._has_room():  # for one more, as soon as a referee is free
             return len(self._checked) >= _PATIENCE * len(self._referees.all)
+        if not self._queue and time.monotonic() < self._last_checked + _LULL_S:
+            return len(self._checked) >= max(1, _LAST_PATIENCE * len(self._begun))
         return len(self._checked) >= max(1, len(self._begun) / 2)
 
     def _is_quiet(self) -> bool:
@@ -162,6 +169,7 @@ class Checking:
             with self._changed:
                 self._at_work.remove(number)
                 self._checked[number] = result
+                self._last_checked = time.monotonic()
                 self._changed.notify_all()
 
     def _take(self) -> int | None:

@@ -16,7 +16,7 @@ from itertools import zip_longest
 from msbench.harness.batch.ahead import CORES, BuildsAhead, ChecksAhead, Divisible
 from msbench.harness.batch.checking import Checking, in_turns
 from msbench.harness.batch.job import Job, JobError, caught
-from msbench.harness.batch.referees import Make, Referees
+from msbench.harness.batch.referees import Referees
 from msbench.harness.evaluate import Build, Group
 from msbench.harness.protocols import Executor, Progress
 from msbench.model import Device, Evaluation
@@ -64,7 +64,7 @@ def evaluate_all(
     if isinstance(executor, Divisible) and not alone:
         staying = referees or Referees()
         with nullcontext() if referees else staying:
-            yield from _side_by_side(executor, executor.beside, jobs, command, progress, batch, build, staying)
+            yield from _side_by_side(executor, jobs, command, progress, batch, build, staying)
     else:
         with _ending(referees or Referees()):
             if referees:
@@ -80,6 +80,7 @@ def _one_by_one(
         if executor.measures:
             executor.ceilings()  # before anything else uses the device
         ready = compiling.enter_context(ChecksAhead(executor, jobs))
+        ready.begin()
         for job, following in zip_longest(jobs, jobs[1:]):
             builds.begin([job])
             ready.wait()
@@ -99,7 +100,6 @@ def _one_by_one(
 
 def _side_by_side(
     executor: Executor,
-    beside: Callable[[], Make],
     jobs: Sequence[Job],
     command: str,
     progress: Progress,
@@ -107,6 +107,7 @@ def _side_by_side(
     build: Build | None,
     referees: Referees,
 ) -> Results:
+    assert isinstance(executor, Divisible)
     ordered = list(jobs) if size else sorted(jobs, key=lambda job: -job.check_s)
     turns = ordered if size else in_turns(ordered)
     memory_bytes = executor.device().memory_bytes
@@ -114,10 +115,12 @@ def _side_by_side(
     with BuildsAhead(build or executor.build) as builds:
         processes = _fitting(executor.device())
         builds.begin(_first(turns, _BEGINNING * at_work, processes), waited_for=True)
-        make = beside()  # before anything else uses the device
         begin_others = partial(builds.begin, turns)  # so late that nothing is waited for meanwhile
         with ChecksAhead(executor, turns, begin_others) as ready, _ending(referees):
-            referees.enough(make, at_work)
+            referees.start(at_work, executor.loads)
+            make = executor.beside(ready.operators)  # before anything else uses the device
+            ready.begin()
+            referees.equip(make)
             with Checking(
                 referees,
                 ordered,

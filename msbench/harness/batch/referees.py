@@ -11,6 +11,7 @@ A referee dies with the coordinator, even where that is killed, and its candidat
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import pickle
 import signal
@@ -19,7 +20,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -100,19 +101,19 @@ def _portable(error: Exception) -> Exception:
 
 
 class Referee:
-    """One of them, as the coordinator sees it; used by one thread at a time.
+    """One of them, as the coordinator sees it; used by one thread at a time. It begins with the modules that it ``loads``.
 
     Raises:
         OSError: it can't be started.
     """
 
-    def __init__(self, make: Make) -> None:
+    def __init__(self, loads: Sequence[str] = ()) -> None:
         self._link, theirs = Pipe()
         code = "from msbench.harness.batch.referees import serve; serve()"
         with theirs:
             start = starter(os.getpid()).submit(
                 subprocess.Popen,
-                [sys.executable, "-P", "-c", code, str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-P", "-c", code, str(theirs.fileno()), str(os.getpid()), *loads],
                 env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # a terminal's signals are the coordinator's business
@@ -120,8 +121,14 @@ class Referee:
             )
             self._process: subprocess.Popen[bytes] = start.result()
         self._tasks: list[str] = []  # while one waits for room, another may be measured
-        with suppress(OSError):  # its first task tells
-            self._link.send(make)
+        self._equipped = False
+
+    def equip(self, make: Make) -> None:
+        """Tell it what makes its executors, once."""
+        if not self._equipped:
+            with suppress(OSError):  # its first task tells
+                self._link.send(make)
+            self._equipped = True
 
     @property
     def pid(self) -> int:
@@ -189,10 +196,15 @@ class Referees:
     def __init__(self) -> None:
         self.all: list[Referee] = []
 
-    def enough(self, make: Make, count: int) -> None:
-        """Have ``count`` of them; those that are missing start meanwhile."""
+    def start(self, count: int, loads: Sequence[str] = ()) -> None:
+        """Have ``count`` of them; those that are missing start meanwhile, and use no device before ``equip``."""
         while len(self.all) < count:
-            self.all.append(Referee(make))
+            self.all.append(Referee(loads))
+
+    def equip(self, make: Make) -> None:
+        """Tell all what makes their executors."""
+        for referee in self.all:
+            referee.equip(make)
 
     def each(self, name: str) -> None:
         """Have all do something at the same time."""
@@ -397,11 +409,14 @@ def _recorded(held: _Held) -> Recorded | None:
 
 def serve() -> None:
     """A referee's life: do what the coordinator asks, until it closes its end or says to leave."""
-    link, coordinator = Connection(int(sys.argv[1])), int(sys.argv[2])
+    link, coordinator, loads = Connection(int(sys.argv[1])), int(sys.argv[2]), sys.argv[3:]
     os.set_inheritable(link.fileno(), False)
     wire.die_with(coordinator)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
+        for module in loads:
+            with suppress(Exception):  # whoever needs it tells
+                importlib.import_module(module)
         make = link.recv()
         its = _Coordinator(link)
         its.referee = _Referee(its, make)

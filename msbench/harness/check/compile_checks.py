@@ -12,12 +12,14 @@ Started as ``python -m msbench.harness.check.compile_checks``; ``gpu_runner.py``
 
 from __future__ import annotations
 
+import importlib
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from msbench import operators
+from msbench.arrays import compile_less
 from msbench.harness.arena import ALIGNMENT, Arena, Layout
 from msbench.harness.check.case import CaseCheck
 from msbench.harness.check.cost import HOST_WORK, module, work
@@ -94,6 +96,7 @@ def compile_checks(op: Operator, xp: Any, part: int = 0, parts: int = 1) -> int:
 def _compile(operator: str, folder: str, part: int, parts: int) -> dict[str, Any]:
     import cupy
 
+    compile_less(cupy)
     try:
         return {"passed": compile_checks(operators.load(operator, Path(folder)), cupy, part, parts)}
     finally:
@@ -101,4 +104,6 @@ def _compile(operator: str, folder: str, part: int, parts: int) -> dict[str, Any
 
 
 if __name__ == "__main__":
+    with suppress(ImportError):  # the first call tells
+        importlib.import_module("cupy")  # while nothing is to be compiled yet
     wire.serve({"compile": _compile})

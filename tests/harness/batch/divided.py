@@ -83,7 +83,9 @@ class Divided(Plain):
     folder: Path = Path()
     behaviour: dict[str, str] = field(default_factory=dict)
 
-    def beside(self) -> partial[Beside]:
+    loads: ClassVar[tuple[str, ...]] = ("no_such_module",)
+
+    def beside(self, operators: Sequence[Operator] = ()) -> partial[Beside]:
         return partial(Beside, folder=self.folder, behaviour=self.behaviour)
 
     def compile_checks(self, op: Operator, processes: int = 1) -> None:

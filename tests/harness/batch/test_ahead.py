@@ -48,7 +48,11 @@ def test_what_is_to_follow_the_compiled_checks_follows_them_all_or_at_once_if_th
     some = jobs(tmp_path, "first", "second", "third")
     compiled = list[list[str]]()
     with ChecksAhead(executor, some, lambda: compiled.append(executor.told("compiled"))) as checks:
+        assert [op.name for op in checks.operators] == ["first", "second", "third"]
+        checks.begin()
         checks.wait()
         assert compiled == [["first", "second", "third"]]
-    with ChecksAhead(executor, some[:1], lambda: compiled.append([])):
+    with ChecksAhead(executor, some[:1], lambda: compiled.append([])) as checks:
+        assert not checks.operators
+        checks.begin()
         assert compiled[1:] == [[]]

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from msbench.errors import DeviceError, WorkerCrashed
+from msbench.harness.batch import checking
 from msbench.harness.batch import coordinator as batch
 from msbench.harness.batch.checking import in_turns
 from msbench.harness.batch.coordinator import evaluate_all
@@ -218,9 +219,11 @@ def test_as_many_tasks_are_side_by_side_as_their_processes_have_room(ops: Path) 
     assert [len(batch._first(seven, *limits)) for limits in ((7, 6), (2, 6), (7, 1))] == [3, 2, 1]
 
 
-def test_a_check_that_takes_long_pauses_between_two_cases_while_another_task_is_measured(
-    divided: Divided, ops: Path
+@pytest.mark.parametrize("patient", [False, True])
+def test_a_check_that_takes_long_pauses_between_two_cases_while_another_task_is_measured_unless_it_is_soon_done(
+    divided: Divided, ops: Path, monkeypatch: pytest.MonkeyPatch, patient: bool
 ) -> None:
+    monkeypatch.setattr(checking, "_LULL_S", 60.0 if patient else 0.0)
     divided.behaviour = {"slow": "op1"}
     measured = evaluate_all(divided, jobs(ops, "op0", "op1"), command="test", progress=Told(), batch=2)
     first, _ = next(measured)
@@ -230,7 +233,7 @@ def test_a_check_that_takes_long_pauses_between_two_cases_while_another_task_is_
     assert divided.told("checked") == divided.told("measured")
     spans = [line.split() for line in (divided.folder / "timeline").read_text().splitlines()]
     launched, timed = ([(float(a), float(b)) for what, a, b in spans if what == kind] for kind in ("launch", "measure"))
-    assert timed[0][0] < launched[-1][0]
+    assert (timed[0][0] < launched[-1][0]) is not patient
     assert not [(one, other) for one in timed for other in launched if one[0] < other[1] and other[0] < one[1]]
 
 
@@ -270,7 +273,7 @@ def test_a_version_that_found_no_memory_beside_others_is_checked_again_alone(
     divided.behaviour = {"short": "op1"}
     wanted = jobs(ops, "op0", "op1", "op2", "op3")
     with Referees() as own:
-        for _, results in batch._side_by_side(divided, divided.beside, wanted, "test", Told(), size, None, own):
+        for _, results in batch._side_by_side(divided, wanted, "test", Told(), size, None, own):
             assert isinstance(results, list)
             assert [one.status for one in results] == [Status.PASSED, Status.CHECK_FAILED]
     assert divided.told("found")
