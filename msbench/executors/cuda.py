@@ -6,6 +6,7 @@ import os
 import platform
 import secrets
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,6 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from msbench import resources
-from msbench.arrays import compile_less
 from msbench.errors import DeviceError, ExecutorError, StoreError, ToolchainError, WorkerError
 from msbench.executors import Options
 from msbench.executors._check_compilers import CheckCompilers
@@ -134,6 +134,7 @@ class CudaExecutor:
         self._beside = beside
         self.host_work = HOST_WORK if beside is None else SHARED_HOST_WORK
         self._resources = ExitStack()
+        self._building_runner = threading.Lock()
         self._runners: list[GpuRunner] = []
         self._foreseen: dict[str, deque[Future[GpuRunner]]] = {}
         self._nvml = telemetry.Gpu(gpu.uuid, beside.coordinator if beside else None)
@@ -141,12 +142,12 @@ class CudaExecutor:
 
     def beside(self, operators: Sequence[Operator] = ()) -> Beside:
         """See ``batch.Divisible``; the GPU is locked from here on."""
-        with ThreadPoolExecutor(1, thread_name_prefix="msbench-build") as beside:
-            building_runner = beside.submit(lambda: self._runner_binary)  # takes as long as loading CuPy
+        with ThreadPoolExecutor(1, thread_name_prefix="msbench-build") as building:
+            building.submit(lambda: self._runner_binary)  # takes as long as loading CuPy, and most of the ceilings
             _ = self.xp
             self._compilers.expect(operators)
-            building_runner.result()
-        return Beside(self.gpu, self.toolchain, self.ceilings(), self._runner_binary, os.getpid())
+            ceilings = self.ceilings()
+        return Beside(self.gpu, self.toolchain, ceilings, self._runner_binary, os.getpid())
 
     def compile_checks(self, op: Operator, processes: int = 1) -> None:
         """See ``protocols.Compiles``."""
@@ -183,7 +184,6 @@ class CudaExecutor:
             cupy.cuda.runtime.deviceSynchronize()
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise DeviceError(f"{self.gpu.name} can't be used: {error}.") from error
-        compile_less(cupy)
         return cupy
 
     def device(self) -> Device:
@@ -213,13 +213,17 @@ class CudaExecutor:
         if known is not None:
             return known
         _ = self.xp
-        launches = MeasuredProcess(self._runner_binary, self.gpu.uuid, self._finish_own_work, self._require_health)
-        try:
+        with ExitStack() as measured:
+
+            def launches() -> MeasuredProcess:
+                runner, uuid = self._runner_binary, self.gpu.uuid
+                process = MeasuredProcess(runner, uuid, self._finish_own_work, self._require_health)
+                measured.callback(process.close)
+                return process
+
             found = device_ceilings.measure(
                 launches, self.gpu.multiprocessors, self.gpu.l2_bytes, self._nvml.telemetry()
             )
-        finally:
-            launches.close()
         if self._store is not None:
             with suppress(StoreError):  # one that can only be read
                 self._store.add_ceilings(self.device(), found)
@@ -235,10 +239,13 @@ class CudaExecutor:
         """See ``protocols.Executor``."""
         return building.build(op, candidate, self.toolchain, self.arch)
 
-    @cached_property
+    @property
     def _runner_binary(self) -> Path:
-        if self._beside is not None:
-            return self._beside.runner
+        with self._building_runner:  # `beside` has a thread for that
+            return self._beside.runner if self._beside is not None else self._own_runner_binary
+
+    @cached_property
+    def _own_runner_binary(self) -> Path:
         return building.native(gpu_runner.NATIVE, self.toolchain, self.arch)
 
     def open(self, op: Operator, build: BuildResult, candidate: Candidate) -> GpuRunner:

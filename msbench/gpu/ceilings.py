@@ -51,10 +51,11 @@ class _Matrix:
     scalar: Any
 
 
-def measure(launches: Launches, multiprocessors: int, l2_bytes: int, telemetry: Telemetry) -> Ceilings:
+def measure(launches: Callable[[], Launches], multiprocessors: int, l2_bytes: int, telemetry: Telemetry) -> Ceilings:
     """Measure everything; takes a few seconds and about 9 GiB of device memory (less where there is less).
 
-    ``launches`` runs in a worker, which has the empty kernel and the held stream of ordinary measurements.
+    ``launches`` starts a worker, which has the empty kernel and the held stream of ordinary measurements; it is asked for last, so that
+    its program may be compiled meanwhile.
     """
     import cupy
 
@@ -64,8 +65,9 @@ def measure(launches: Launches, multiprocessors: int, l2_bytes: int, telemetry: 
         rates[name] = _matrix_rate(cupy, kind)
         telemetry.sample()
     cupy.get_default_memory_pool().free_all_blocks()
-    launch_ns = median(launches.floor(_LAUNCHES))
-    graph_node_ns = median(launches.hot(_ROW, _REPEATS, launches=1)) / _ROW
+    worker = launches()
+    launch_ns = median(worker.floor(_LAUNCHES))
+    graph_node_ns = median(worker.hot(_ROW, _REPEATS, launches=1)) / _ROW
     return Ceilings(
         copy_bytes_per_s=bandwidth["copy"],
         read_bytes_per_s=bandwidth["read"],

@@ -1,9 +1,9 @@
 """Checks many tasks at once, and stops between two cases whenever something is to be measured.
 
 Only timing needs the device to itself. So checks go on until twice as many tasks have passed theirs as are still at it, or, where no
-more have room, half as many; where no more are left, four times as many, or until nobody has passed for some seconds. Then nobody
-begins another case, what passed is measured, and the others go on where they were. A task whose check takes long holds up no other for
-longer than that: short ones are always begun beside those.
+more have room, half as many; where no more are left, until all have, or nobody has for some seconds. Then nobody begins another case,
+what passed is measured, and the others go on where they were. A task whose check takes long holds up no other for longer than that:
+short ones are always begun beside those.
 
 Several tasks are measured at once: while one is timed, nobody else is at work on the device, but what comes before, in between and
 afterwards (inputs, references, comparing) they do side by side.
@@ -34,8 +34,7 @@ _Item = TypeVar("_Item")
 
 _LONG = 3 / 5  # of what is checked at once
 _PATIENCE = 2  # each time that something is measured, the others make way for it: best for many at once
-_LAST_PATIENCE = 4  # when nothing else is left to begin: so few at work leave the device idle
-_LULL_S = 5.0
+_LULL_S = 5.0  # so long the last ones are waited for, each time
 
 
 class Checking:
@@ -126,7 +125,7 @@ class Checking:
         if self._has_room():  # for one more, as soon as a referee is free
             return len(self._checked) >= _PATIENCE * len(self._referees.all)
         if not self._queue and time.monotonic() < self._last_checked + _LULL_S:
-            return len(self._checked) >= max(1, _LAST_PATIENCE * len(self._begun))
+            return bool(self._checked and not self._begun)
         return len(self._checked) >= max(1, len(self._begun) / 2)
 
     def _is_quiet(self) -> bool:

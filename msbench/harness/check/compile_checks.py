@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from msbench import operators
-from msbench.arrays import compile_less
 from msbench.harness.arena import ALIGNMENT, Arena, Layout
 from msbench.harness.check.case import CaseCheck
 from msbench.harness.check.cost import HOST_WORK, module, work
@@ -96,7 +95,6 @@ def compile_checks(op: Operator, xp: Any, part: int = 0, parts: int = 1) -> int:
 def _compile(operator: str, folder: str, part: int, parts: int) -> dict[str, Any]:
     import cupy
 
-    compile_less(cupy)
     try:
         return {"passed": compile_checks(operators.load(operator, Path(folder)), cupy, part, parts)}
     finally:
