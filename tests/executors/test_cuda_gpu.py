@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Iterator
 from statistics import fmean
 from typing import Any
@@ -268,3 +270,11 @@ def test_under_compute_sanitizer_a_read_past_the_end_is_seen() -> None:
     assert [check.passed for check in good.checks if check.variant == "sanitized"]
     assert bad.failure is not None and bad.failure.fault is Fault.OUT_OF_BOUNDS
     assert "after the nearest allocation" in bad.failure.message
+
+
+@pytest.mark.parametrize("module", CudaExecutor.loads)
+def test_loading_what_referees_need_leaves_the_device_alone(module: str) -> None:
+    """They load it before they know which GPU is theirs, and while its ceilings are measured."""
+    code = f"import ctypes, {module}; print(ctypes.CDLL('libcuda.so.1').cuDeviceGetCount(ctypes.byref(ctypes.c_int())))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert said.stdout.strip() == "3"  # CUDA_ERROR_NOT_INITIALIZED
