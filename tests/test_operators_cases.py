@@ -41,6 +41,13 @@ def test_case_ids_within_a_selector() -> None:
     assert len(selected) == 2 + 4
 
 
+def test_sizes_that_do_not_go_together_are_refused() -> None:
+    """A window that is wider than the padded image has no result; C++ and the definition round its count differently."""
+    op = operators.load("max_pooling_2d")
+    with pytest.raises(UnknownNameError, match=r"do not go together: see `valid` in .*max_pooling_2d/spec.py"):
+        operators.select_cases(op, "N=1,C=1,H=2,W=2,k=4,stride=3,padding=0")
+
+
 def test_a_distribution_after_an_id_belongs_to_it() -> None:
     op = operators.load("vector_add")
     assert ids(operators.select_cases(op, "odd,N=7,sorted")) == ["N=1000003", "N=7,sorted"]

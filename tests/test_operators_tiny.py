@@ -46,6 +46,12 @@ def test_two_sizes_are_the_largest_together() -> None:
         assert any(dims["x"] == dims["y"] == 64 for dims in cases)
 
 
+def test_rows_are_as_many_as_they_may_be() -> None:
+    """One more than a grid has in its second and third dimension."""
+    for seed in SEEDS:
+        assert any(case.dim("N") == 65536 for case in tiny(operators.load("softmax"), seed))
+
+
 def test_windows_lie_side_by_side_with_padding() -> None:
     for seed in SEEDS:
         cases = [dict(case.dims) for case in tiny(operators.load("max_pooling_2d"), seed)]

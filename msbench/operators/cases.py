@@ -227,5 +227,9 @@ def _parse(op: Operator, text: str) -> Case:
         if not ranges[name].low <= size <= ranges[name].high:
             within = f"{name} from {ranges[name].low} to {ranges[name].high}"
             raise UnknownNameError(f"case of {op.name}", text, (*known, within))
+    if not op.takes(dict(dims)):
+        raise UnknownNameError(
+            f"case of {op.name}", text, (), f"Its sizes do not go together: see `valid` in {op.folder}/spec.py."
+        )
     public = {case.dims: case.split for case in op.cases}
     return Case(dims, public.get(dims, Split.HELDOUT), distribution, given)

@@ -30,7 +30,7 @@ USUAL_COUNT = 6
 THIN_COUNT = 6
 THIN_ELEMENTS = 2**18
 """Thin ones have one long dimension, in turn, in the upper half or sixteenth of its range: what grids, tables and counters hold ends
-there; or of what so many elements allow."""
+there; or of what so many elements allow. In half of them it is as long as it may be, one more than the 65535 rows that a grid has."""
 THINNEST_ELEMENTS = 2**23
 """Up to so many a single one has, where a dimension can't be so long otherwise: a mask of 2048 by 2048."""
 
@@ -72,8 +72,8 @@ def tiny(op: Operator, seed: int) -> tuple[Case, ...]:
         _add(found, _fitting(rng, op, parts, number))
     for number in range(USUAL_COUNT):
         _add(found, _usual(rng, op, number))
-    for dim in _turns(rng, op):
-        _add(found, _thin(rng, op, dim))
+    for number, dim in enumerate(_turns(rng, op)):
+        _add(found, _thin(rng, op, dim, at_the_end=number < THIN_COUNT // 2))
     for number, dim in enumerate(_along(rng, op)):
         _add(found, _broad(rng, op, dim, number), _of_broad(op, number))
     for pair in _corners(rng, op):
@@ -169,7 +169,7 @@ def _limits(rng: random.Random, names: list[str], most: int) -> dict[str, int]:
     return {name: int(most ** (share / total)) for name, share in shares.items()}
 
 
-def _thin(rng: random.Random, op: Operator, long: Dim) -> dict[str, int] | None:
+def _thin(rng: random.Random, op: Operator, long: Dim, *, at_the_end: bool) -> dict[str, int] | None:
     whole = _least(op, long)
     most = whole if THIN_ELEMENTS < whole <= THINNEST_ELEMENTS else THIN_ELEMENTS
     high = min(long.high, long.high * most // whole)
@@ -178,7 +178,8 @@ def _thin(rng: random.Random, op: Operator, long: Dim) -> dict[str, int] | None:
         short = attempt % 2 == 0  # a filter of many elements needs a signal that has more
         dims = {dim.name: _size(rng, dim, dim.low + _SHORT if short else 4 * long.high) for dim in op.dims}
         size = rng.randint(high - high // rng.choice((2, 16)), high)
-        dims[long.name] = min(rng.choice((size, _beside(rng, size))), high)
+        sizes = (high,) if at_the_end else (size, _beside(rng, size))
+        dims[long.name] = min(rng.choice(sizes), high)
         if short:
             _lengthen(rng, op, dims, others)
         if attempt < _IDLE_TRIES and not op.flops(**dims):
@@ -252,7 +253,9 @@ def _turns(rng: random.Random, op: Operator) -> list[Dim]:
     long = [dim for dim in op.dims if dim.high > _FEW] if len(op.dims) > 1 else []
     some = [dim for dim in long if not THIN_ELEMENTS < _least(op, dim) <= THINNEST_ELEMENTS]
     costly = [dim for dim in long if THIN_ELEMENTS < _least(op, dim) <= THINNEST_ELEMENTS]
-    return [*rng.sample(costly, min(1, len(costly))), *some * THIN_COUNT][: THIN_COUNT if some else 1]
+    return [*rng.sample(costly, min(1, len(costly))), *rng.sample(some, len(some)) * THIN_COUNT][
+        : THIN_COUNT if some else 1
+    ]
 
 
 def _least(op: Operator, long: Dim) -> int:
