@@ -220,12 +220,13 @@ def bench(
     wanted, any_seed = origins(versions, without), seed is None
     seed, command = seeded(seed, without="--resume")
     named = tasks_named(tasks, precision, ops_dir)
-    if len(named) > FEW_TASKS and budget is None:
-        budget = OF_MORE["budget"]
-        command = added(command, "--budget", str(budget))
-    if len(named) > FEW_TASKS and hot is None:
-        hot = OF_MORE["hot"]
-        command = added(command, "--no-hot")
+    many = len(named) > FEW_TASKS
+    if budget is None:
+        budget = (OF_MORE if many else OF_FEW)["budget"]
+        command = added(command, "--budget", str(budget)) if many else command
+    if hot is None:
+        hot = (OF_MORE if many else OF_FEW)["hot"]
+        command = added(command, "--no-hot") if many else command
     store = databases.writer(db)
     goes_on_with_resume(db)
     failed = 0
@@ -245,9 +246,9 @@ def bench(
                     profile=profile or profile_fastest,
                     profile_fastest=profile_fastest,
                     profile_cases=_to_profile(task, selected),
-                    hot=OF_FEW["hot"] if hot is None else hot,
+                    hot=hot,
                     seed=seed,
-                    time_budget_s=OF_FEW["budget"] if budget is None else budget,
+                    time_budget_s=budget,
                     sittings=sittings,
                     trusted=True,
                 ),

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from msbench.errors import UnknownNameError
 from msbench.operators.shapes import elements
@@ -228,8 +229,7 @@ def _parse(op: Operator, text: str) -> Case:
             within = f"{name} from {ranges[name].low} to {ranges[name].high}"
             raise UnknownNameError(f"case of {op.name}", text, (*known, within))
     if not op.takes(dict(dims)):
-        raise UnknownNameError(
-            f"case of {op.name}", text, (), f"Its sizes do not go together: see `valid` in {op.folder}/spec.py."
-        )
+        where = Path(op.folder or op.name, "spec.py")
+        raise UnknownNameError(f"case of {op.name}", text, (), f"Its sizes do not go together: see `valid` in {where}.")
     public = {case.dims: case.split for case in op.cases}
     return Case(dims, public.get(dims, Split.HELDOUT), distribution, given)

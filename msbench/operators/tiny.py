@@ -30,7 +30,7 @@ USUAL_COUNT = 6
 THIN_COUNT = 6
 THIN_ELEMENTS = 2**18
 """Thin ones have one long dimension, in turn, in the upper half or sixteenth of its range: what grids, tables and counters hold ends
-there; or of what so many elements allow. In half of them it is as long as it may be, one more than the 65535 rows that a grid has."""
+there; or of what so many elements allow. Half of them have it as long as it may be, which is often one more than the 65535 blocks of a grid's second dimension."""
 THINNEST_ELEMENTS = 2**23
 """Up to so many a single one has, where a dimension can't be so long otherwise: a mask of 2048 by 2048."""
 
@@ -253,9 +253,8 @@ def _turns(rng: random.Random, op: Operator) -> list[Dim]:
     long = [dim for dim in op.dims if dim.high > _FEW] if len(op.dims) > 1 else []
     some = [dim for dim in long if not THIN_ELEMENTS < _least(op, dim) <= THINNEST_ELEMENTS]
     costly = [dim for dim in long if THIN_ELEMENTS < _least(op, dim) <= THINNEST_ELEMENTS]
-    return [*rng.sample(costly, min(1, len(costly))), *rng.sample(some, len(some)) * THIN_COUNT][
-        : THIN_COUNT if some else 1
-    ]
+    turns = [*rng.sample(costly, min(1, len(costly))), *rng.sample(some, len(some)) * THIN_COUNT]
+    return turns[: THIN_COUNT if some else 1]
 
 
 def _least(op: Operator, long: Dim) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,21 @@ def store_apart(file: sqlite3.Connection, table: str, dictionaries: bool) -> Non
         stream = deflating.compress(rows) + deflating.flush()
         file.execute(f"UPDATE {table} SET rows = ? WHERE rowid = ?", (stream, rowid))
         before = (before + rows)[-(1 << 15) :]
+
+
+@contextmanager
+def as_format(version: int, told_file: Path, target: Path) -> Iterator[tuple[sqlite3.Connection, Store]]:
+    """A publication to be rewritten as one of an earlier format, which then has to say the same."""
+    publish(target, [told_file])
+    with Store.snapshot(target) as there:
+        meant = content(there)
+    with sqlite3.connect(target) as file, Store.snapshot(target) as there:
+        samples_apart(file, there)
+        yield file, there
+        file.execute(f"PRAGMA user_version={version}")
+    file.close()
+    with Store.snapshot(target) as there:
+        assert content(there) == meant
 
 
 def test_a_publication_of_format_6_is_read_and_published_with_the_same_keys(told_file: Path, tmp_path: Path) -> None:
@@ -60,36 +77,22 @@ def test_a_measurement_that_was_changed_before_its_id_was_another_is_found(told_
 
 def test_a_publication_without_dictionaries_is_read(told_file: Path, tmp_path: Path) -> None:
     """As format 2 is, in which a check's id is whole."""
-    target = tmp_path / "published.sqlite"
-    publish(target, [told_file])
-    with Store.snapshot(target) as there:
-        meant = content(there)
+    with as_format(2, told_file, tmp_path / "published.sqlite") as (file, there):
         with there.raw() as raw:
             whole = {id[:8]: id for table in ("check", "trial") for (id,) in raw.execute(f'SELECT id FROM "{table}"')}
-    with sqlite3.connect(target) as file, Store.snapshot(target) as there:
-        samples_apart(file, there)
         for table in ("check_packed", "trial_packed"):
             for rowid, ids, _ in folds(file, table):
                 named = "".join(whole[ids[at : at + 4].hex()] for at in range(0, len(ids), 4))
                 file.execute(f"UPDATE {table} SET ids = ? WHERE rowid = ?", (bytes.fromhex(named), rowid))
             store_apart(file, table, dictionaries=False)
-        file.execute("PRAGMA user_version=2")
-    file.close()
-    with Store.snapshot(target) as there:
-        assert content(there) == meant
 
 
 def test_a_publication_of_format_4_is_read(told_file: Path, tmp_path: Path) -> None:
     """In which each long text is a zlib stream, with the texts before it in its column as dictionary."""
-    target = tmp_path / "published.sqlite"
-    publish(target, [told_file])
-    with Store.snapshot(target) as there:
-        meant = content(there)
-    with sqlite3.connect(target) as file, Store.snapshot(target) as there:
-        samples_apart(file, there)
+    streams = 0
+    with as_format(4, told_file, tmp_path / "published.sqlite") as (file, _):
         for table in ("check_packed", "trial_packed"):
             store_apart(file, table, dictionaries=True)
-        streams = 0
         for table in ("version", "message", "profile"):
             for _, column, *_ in file.execute(f'PRAGMA table_info("{table}")').fetchall():
                 stored = file.execute(f'SELECT "key", "{column}" FROM "{table}" ORDER BY "key"').fetchall()
@@ -102,11 +105,7 @@ def test_a_publication_of_format_4_is_read(told_file: Path, tmp_path: Path) -> N
                             file.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE "key" = ?', (stream, key))
                             streams += 1
                         before = (before + text.encode())[-(1 << 15) :]
-        assert streams > 1
-        file.execute("PRAGMA user_version=4")
-    file.close()
-    with Store.snapshot(target) as there:
-        assert content(there) == meant
+    assert streams > 1
 
 
 def test_one_of_a_newer_msbench_is_refused(told_file: Path, tmp_path: Path) -> None:

@@ -21,10 +21,11 @@ CORES = os.cpu_count() or 1
 
 @runtime_checkable
 class Divisible(Compiles, Protocol):
-    """An executor that has others beside it on the same device, in other processes, which take a while to load ``loads``."""
+    """An executor that has others beside it on the same device, in other processes."""
 
     @property
-    def loads(self) -> tuple[str, ...]: ...
+    def loads(self) -> tuple[str, ...]:
+        """Modules that can be loaded before the device is used."""
 
     def beside(self, operators: Sequence[Operator] = ()) -> Make:
         """What makes them there; this one goes on holding the device. It can be pickled. ``operators``: whose checks are compiled next."""
@@ -48,9 +49,10 @@ class ChecksAhead:
         """Begin to; the device is this process's from here on."""
         if not self.operators:
             self._then()
+            return
+        _ = self._executor.xp
         first: Future[None] | None = None
         for op in self.operators:
-            _ = self._executor.xp
             self._begun[op.name] = self._pool.submit(self._compile, op, first)
             first = first or self._begun[op.name]
 
