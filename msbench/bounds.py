@@ -14,6 +14,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
+from msbench.arrays import count as count_along
 from msbench.arrays import some
 
 FP32_ROUNDOFF = 2.0**-24
@@ -59,7 +60,7 @@ def alike(xp: Any, values: Any, axis: int = 0) -> Any:
     differences = xp.diff(values, axis=axis)
     changes = xp.sum(xp.abs(differences, out=differences), axis=axis)
     del differences  # matrices may be as large as memory allows
-    distances = values - xp.mean(values, axis=axis, keepdims=True)
+    distances = values - xp.sum(values, axis=axis, keepdims=True) / values.shape[axis]
     scale = xp.sum(xp.abs(distances, out=distances), axis=axis)
     scale += xp.sum(xp.abs(values, out=distances), axis=axis) / 16
     ratio = changes / xp.where(scale == 0, 1.0, scale)
@@ -148,7 +149,7 @@ def _large_terms(xp: Any, left: Any, right: Any, depth: int) -> tuple[Any, Any]:
         places = xp.flatnonzero(places)
         return xp.take(one, places, axis=-1), xp.take(other, places, axis=depth)
 
-    rows, columns = xp.sum(of_left, axis=-1, dtype="float64"), xp.sum(of_right, axis=depth, dtype="float64")
+    rows, columns = count_along(of_left, xp, -1), count_along(of_right, xp, depth)
     if right.ndim > 1:
         rows, columns = rows[..., None], columns[..., None, :]
     both = at(in_left & in_right, of_left, of_right)
@@ -165,7 +166,7 @@ def _large_terms(xp: Any, left: Any, right: Any, depth: int) -> tuple[Any, Any]:
 
 def _somewhere(xp: Any, mask: Any, axis: int) -> Any:
     """At which places along an axis ``mask`` is true anywhere."""
-    return xp.any(mask, axis=tuple(n for n in range(mask.ndim) if n != axis % mask.ndim))
+    return some(mask, xp, tuple(n for n in range(mask.ndim) if n != axis % mask.ndim))
 
 
 def summed(xp: Any, terms: Any, likeness: Any = 0.0) -> Any:

@@ -6,7 +6,7 @@ import importlib
 
 import pytest
 
-from msbench.arrays import every, some
+from msbench.arrays import count, every, some
 
 
 @pytest.mark.parametrize("module", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
@@ -21,3 +21,17 @@ def test_one_element_of_many_tells(module: str, shape: tuple[int, ...]) -> None:
         assert not bool(every(mask, xp)) and bool(some(mask, xp))
         assert bool(some(~mask, xp))
     assert every(mask, xp).shape == () and every(mask, xp).dtype == bool
+
+
+@pytest.mark.parametrize("module", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_some_and_how_many_along_an_axis(module: str, axis: int) -> None:
+    xp = importlib.import_module(module)
+    mask = (xp.arange(2 * 3000 * 7) % 3001 < 2).reshape(2, 3000, 7)
+    expected = mask.sum(axis)
+    found = count(mask, xp, axis)
+    assert found.dtype == "float64" and bool((found == expected).all())
+    assert bool((some(mask, xp, (axis,)) == (expected > 0)).all())
+    others = tuple(n for n in range(3) if n != axis % 3)
+    assert bool((some(mask, xp, others) == (mask.sum(others) > 0)).all())
+    assert some(mask, xp, (axis,), keepdims=True).ndim == 3

@@ -1,6 +1,7 @@
 """softmax over the rows of a matrix: two reductions and a map."""
 
 from msbench import bounds
+from msbench.arrays import count
 from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
@@ -20,7 +21,7 @@ def bound(xp, u, out, x, N, C):
     # running maximum. In sorted rows neighbours are alike, and so are the sum's roundings.
     lost = xp.sum(bounds.absorbed(xp, y), axis=1, keepdims=True)
     # Equal ones are alike whatever lies between them.
-    equal = xp.sum((y[:, 1:] == y[:, :-1]) & (y[:, 1:] > 0), axis=1) / C
+    equal = count((y[:, 1:] == y[:, :-1]) & (y[:, 1:] > 0), xp, 1) / C
     growth = bounds.growth(xp, C, xp.maximum(bounds.alike(xp, y, axis=1), equal))[:, None]
     relative = 3 * (distance + mean_distance) + lost + 2 * growth + 64
     # A second rounding to the element type is allowed: cuDNN's bf16 softmax is not within one.

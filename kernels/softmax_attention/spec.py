@@ -3,6 +3,7 @@
 from math import sqrt
 
 from msbench import bounds
+from msbench.arrays import count
 from msbench.operators import patchwork
 from msbench.spec import Array, Case, Dim, Operator, Split
 
@@ -97,7 +98,7 @@ def bound(xp, u, out, Q, K, V, q, kv, d, dv):
         # What may be the same for all: the scale and its product, the exponential's argument, the exponential itself, and
         # what both sums lose of keys with little weight.
         common = xp.where(P > 0, P * (4 * xp.abs(scores) + 3 * distance + 8), 0.0) + bounds.absorbed(xp, P)
-        counted = xp.count_nonzero(P, axis=1)[:, None]
+        counted = count(P != 0, xp, 1)[:, None]
         total = xp.sum(common, axis=1, keepdims=True) + 2 * bounds.growth(xp, counted)
         error += bounds.FP32_ROUNDOFF * (common @ size + total * xp.abs(Y))
         error += sqrt(2) * bounds.product(xp, P, V)  # √2: a running maximum rescales the sum as often as it adds

@@ -139,7 +139,7 @@ def product(xp: Any, entries: Entries, dense: Any, rows: int) -> Any:
 
 def product_bound(xp: Any, u: float, exact: Any, entries: Entries, dense: Any, rows: int) -> Any:
     """The largest acceptable error of each element of ``exact``, which is ``product`` of the same arguments."""
-    lengths = xp.bincount(entries.rows, minlength=rows)
+    lengths = _lengths(xp, entries.rows, rows)
     values = float(bounds.alike(xp, entries.values))  # of random ones 0: then nothing else has to be looked at
 
     def growth(columns: Any) -> Any:
@@ -159,8 +159,17 @@ def product_bound(xp: Any, u: float, exact: Any, entries: Entries, dense: Any, r
 
 
 def _sum_rows(xp: Any, rows: Any, terms: Any, count: int) -> Any:
-    """Σ of each row's terms, [count]: 0 for a row without any."""
-    return xp.bincount(rows, weights=terms, minlength=count).astype("float64", copy=False)
+    """Σ of each row's terms, [count]: 0 for a row without any. CuPy's ``bincount`` looks at all numbers twice more, and compiles for that."""
+    if xp is np:
+        return np.bincount(rows, weights=terms, minlength=count).astype("float64", copy=False)
+    sums = xp.zeros(count)
+    xp.add.at(sums, rows, terms)
+    return sums
+
+
+def _lengths(xp: Any, rows: Any, count: int) -> Any:
+    """How many entries each row has, [count]."""
+    return _sum_rows(xp, rows, xp.ones(rows.shape), count).astype("int64")
 
 
 def _slabs(entries: Entries, rows: int, width: int) -> Iterator[slice]:
@@ -180,7 +189,7 @@ def _multiplied(xp: Any, entries: Entries, dense: Any, rows: int) -> Any:
             result[:, part] = _sum_slab(xp, entries, dense[:, part], rows)
         return result
     order = xp.argsort(entries.rows)
-    ends = xp.cumsum(xp.bincount(entries.rows, minlength=rows))
+    ends = xp.cumsum(_lengths(xp, entries.rows, rows))
     offsets = xp.concatenate([xp.zeros(1, "int32"), ends.astype("int32")])
     columns = entries.cols[order].astype("int32")
     sparse = importlib.import_module("scipy.sparse" if xp is np else "cupyx.scipy.sparse")
@@ -334,7 +343,7 @@ def _longest(cols: int, nnz: int) -> int:
 def _offsets(xp: Any, line: Any, lines: int) -> Any:
     """The offsets, [lines + 1] int32, of a compressed format whose entries lie in these lines."""
     offsets = xp.zeros(lines + 1, dtype="int32")
-    offsets[1:] = xp.cumsum(xp.bincount(line, minlength=lines))
+    offsets[1:] = xp.cumsum(_lengths(xp, line, lines))
     return offsets
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 from msbench.errors import DeviceFull, SpecError
@@ -35,7 +36,7 @@ class Job:
     spans: Spans | None = field(default=None, compare=False)
     took_s: float | None = field(default=None, compare=False)
 
-    @property
+    @cached_property
     def check_s(self) -> float:
         """How long its check takes, roughly: longest where all took longest, as far as that is known."""
         if self.took_s is not None:
