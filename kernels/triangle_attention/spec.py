@@ -196,8 +196,16 @@ def largest_partial(xp, terms):
 def inputs(rng, distribution, B, H, S, D):
     if distribution in patchwork.NAMES:
         return patches(rng, distribution, B, H, S, D)
-    drawn = "uniform" if distribution == "masked" else distribution
+    drawn = "uniform" if distribution in ("masked", "seldom_masked") else distribution
     q, k, v = (rng.floats(name, (B, H, S, D), drawn) for name in ("q", "k", "v"))
+    if distribution == "seldom_masked":
+        # One entry alone, of large values: whoever looks for masked ones at a few places finds none.
+        mask = rng.xp.zeros((B, S, S), dtype="float32")
+        batch, row = rng.position("batch", B), rng.position("row", S)
+        key = rng.position("key", row + 1)
+        mask[batch, row, key] = 1
+        v[batch, :, key] += 8
+        return {"q": q, "k": k, "v": v, "mask": mask}
     mask = rng.floats("mask", (B, S, S), "uniform")
     if distribution == "masked":
         # Every third row masks everything, the row after it all but itself, and later batches mask nothing.
@@ -285,7 +293,7 @@ OPERATOR = Operator(
     flops=lambda B, H, S, D: 6 * pairs(B, H, S, D),
     inputs=inputs,
     # No "large": scores of 2⁸⁰ are known to 2⁵⁶, and which of them is the largest is anybody's guess.
-    distributions=("uniform", "masked", "spiked", "constant", "sorted", *patchwork.NAMES),
+    distributions=("uniform", "masked", "seldom_masked", "spiked", "constant", "sorted", *patchwork.NAMES),
     valid=lambda B, H, S, D: B * H * S * D <= 2**27,
     bound_note=(
         "Rounding a score s at distance t from the largest changes its weight by (6|s| + 3t + 8)·2⁻²⁴ of itself, the "

@@ -18,6 +18,7 @@ DISTRIBUTIONS = (
     "nan",
     "negative",
     "combed",
+    "sunken",
     *patchwork.NAMES,
 )
 """Standard ones, of which ``integers`` is full of ties and ``constant`` all equal, and those that ``draw`` describes."""
@@ -28,13 +29,18 @@ def draw(rng: Any, name: str, count: int, distribution: str) -> Any:
 
     ``runs``: see ``_runs``. ``descending``: from 1 to -1. ``magnitudes``: both signs, from 2^-100 to 2^100. ``signed_zeros``: -0, 0 and ±1. ``nan``:
     one key in four is NaN, the others are small integers or infinite. ``negative``: patches without a key above zero. Every NaN
-    has a clear sign bit. ``combed``: see ``_combed``. Zeros of ``patchwork`` are negative, so that who loses the sign is found out. In ``scattered``, 8 to 512
+    has a clear sign bit. ``combed``: see ``_combed``. ``sunken``: keys at equal distances from the first, 2 to 12, are below all others, so that
+    a sample at even distances may have no others. Zeros of ``patchwork`` are negative, so that who loses the sign is found out. In ``scattered``, 8 to 512
     large keys lie a power of two apart: threads that stride over the array have no equal shares of the largest.
     """
     xp = rng.xp
     match distribution:
         case "combed":
             return _combed(rng, name, count)
+        case "sunken":
+            values = rng.floats(name, (count,), "uniform")
+            values[:: 2 + rng.position(f"{name} distance", 11)] -= 4
+            return values
         case "runs":
             return _runs(rng, name, count)
         case "descending":
