@@ -66,7 +66,7 @@ def _almost_json(text: str) -> list[Any]:
             try:
                 found.append(read(body))
                 break
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
+            except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):  # TypeError: a set of sets
                 continue
     return found
 

@@ -54,6 +54,7 @@ def test_a_reply_holds_a_kernel_or_is_refused(reply: str) -> None:
 @example('{"plan": ' + "[" * 5000 + "]" * 5000 + "}")
 @example('{"predicted_speedup": ' + "9" * 5000 + "}")
 @example("{" + "-" * 100_000 + "1}")
+@example("{{}}")  # to Python, a set of dictionaries
 def test_every_reply_is_a_plan(reply: str) -> None:
     plan = parse_plan(reply)
     assert all(isinstance(text, str) for text in (plan.plan, plan.hypothesis, plan.bottleneck))
