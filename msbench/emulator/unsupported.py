@@ -17,11 +17,10 @@ _LIBRARIES = {
     r"cub/device/.*": "device-level CUB",
     r"cub/.*": "a part of CUB that it lacks",
     r"cuda_fp[468]\.h(pp)?": "8-bit and narrower floats",
-    r"cuda_awbarrier.*|cuda/barrier": "cuda::barrier (mbarrier)",
-    r"cuda_pipeline\.h|cuda/pipeline": "cuda::pipeline",
+    r"cuda_awbarrier.*": "cuda::barrier (mbarrier)",
+    r"cuda_pipeline\.h": "cuda::pipeline",
     r"cudaTypedefs\.h": "the driver API (cudaTypedefs.h)",
     r"(cuda|nv)/.*": "libcu++",
-    r"cooperative_groups/memcpy_async\.h": "cooperative_groups::memcpy_async",
 }
 """Headers that are not there, by pattern."""
 

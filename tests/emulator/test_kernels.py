@@ -16,7 +16,7 @@ from msbench import emulator
 
 HERE = Path(__file__).parent
 KERNELS = HERE / "kernels"
-FILES = ("threads", "warps", "progress", "bf16", "arithmetic", "cub")
+FILES = ("threads", "warps", "progress", "bf16", "arithmetic", "cub", "copies")
 ORDERS = {"forward": 0, "reverse": 1, "shuffled": 2}
 REFUSED_ON_PURPOSE = {"refused_launches", "more_dynamic_shared_memory_than_the_default"}
 

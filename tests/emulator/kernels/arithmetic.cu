@@ -34,6 +34,14 @@ TEST(integer_arithmetic) {
     EXPECT_EQ(__dp4a(-1, -1, 0), 4);
     EXPECT_EQ(__vmaxu2(0x00018000, 0x00020001), 0x00028000u);
     EXPECT_EQ(__vminu2(0x00018000, 0x00020001), 0x00010001u);
+    EXPECT_EQ(__vmaxs2(0x00018000, 0x00020001), 0x00020001u);
+    EXPECT_EQ(__vmins2(0x00018000, 0x00020001), 0x00018000u);
+    EXPECT_EQ(__vmaxu4(0x01ff8003, 0x02017f03), 0x02ff8003u);
+    EXPECT_EQ(__vmins4(0x01ff8003, 0x02017f03), 0x01ff8003u);
+    EXPECT_EQ(__vabsdiffu4(0x01ff8003, 0x02017f05), 0x01fe0102u);
+    EXPECT_EQ(__vcmpeq2(0x00018000, 0x00018001), 0xffff0000u);
+    EXPECT_EQ(__vcmpgts4(0x01ff8003, 0x00017f05), 0xff000000u);
+    EXPECT_EQ(__vcmpgtu4(0x01ff8003, 0x00017f05), 0xffffff00u);
     EXPECT_EQ(__sad(-3, 4, 1u), 8u);
     EXPECT_EQ(min(3, 5u), 3u);
     EXPECT_EQ(max(-1, 5u), 0xffffffffu);

@@ -110,19 +110,41 @@ MSBENCH_CPU_INLINE unsigned __vsub2(unsigned a, unsigned b) {
 
 namespace msbench_cpu {
 
-template <typename Choose>
-MSBENCH_CPU_INLINE unsigned of_halves(unsigned a, unsigned b, Choose choose) {
-    return choose(a >> 16, b >> 16) << 16 | choose(a & 0xffffu, b & 0xffffu);
+/// `of` for each byte or half of a and b, of type T.
+template <class T, class Of>
+MSBENCH_CPU_INLINE unsigned of_parts(unsigned a, unsigned b, Of of) {
+    constexpr unsigned width = 8 * sizeof(T), all = (1u << width) - 1;
+    unsigned result = 0;
+    for (unsigned at = 0; at < 32; at += width)
+        result |= (static_cast<unsigned>(of(static_cast<T>(a >> at), static_cast<T>(b >> at))) & all) << at;
+    return result;
 }
 
 }  // namespace msbench_cpu
 
-MSBENCH_CPU_INLINE unsigned __vmaxu2(unsigned a, unsigned b) {
-    return msbench_cpu::of_halves(a, b, [](unsigned x, unsigned y) { return std::max(x, y); });
-}
-MSBENCH_CPU_INLINE unsigned __vminu2(unsigned a, unsigned b) {
-    return msbench_cpu::of_halves(a, b, [](unsigned x, unsigned y) { return std::min(x, y); });
-}
+#define MSBENCH_CPU_OF_PARTS(name, type, expression)                        \
+    MSBENCH_CPU_INLINE unsigned name(unsigned a, unsigned b) {              \
+        return msbench_cpu::of_parts<type>(a, b, [](type x, type y) -> int { \
+            return expression;                                              \
+        });                                                                 \
+    }
+MSBENCH_CPU_OF_PARTS(__vmaxu2, uint16_t, std::max(x, y))
+MSBENCH_CPU_OF_PARTS(__vmaxu4, uint8_t, std::max(x, y))
+MSBENCH_CPU_OF_PARTS(__vmaxs2, int16_t, std::max(x, y))
+MSBENCH_CPU_OF_PARTS(__vmaxs4, int8_t, std::max(x, y))
+MSBENCH_CPU_OF_PARTS(__vminu2, uint16_t, std::min(x, y))
+MSBENCH_CPU_OF_PARTS(__vminu4, uint8_t, std::min(x, y))
+MSBENCH_CPU_OF_PARTS(__vmins2, int16_t, std::min(x, y))
+MSBENCH_CPU_OF_PARTS(__vmins4, int8_t, std::min(x, y))
+MSBENCH_CPU_OF_PARTS(__vabsdiffu2, uint16_t, x > y ? x - y : y - x)
+MSBENCH_CPU_OF_PARTS(__vabsdiffu4, uint8_t, x > y ? x - y : y - x)
+MSBENCH_CPU_OF_PARTS(__vcmpeq2, uint16_t, x == y ? -1 : 0)
+MSBENCH_CPU_OF_PARTS(__vcmpeq4, uint8_t, x == y ? -1 : 0)
+MSBENCH_CPU_OF_PARTS(__vcmpgtu2, uint16_t, x > y ? -1 : 0)
+MSBENCH_CPU_OF_PARTS(__vcmpgtu4, uint8_t, x > y ? -1 : 0)
+MSBENCH_CPU_OF_PARTS(__vcmpgts2, int16_t, x > y ? -1 : 0)
+MSBENCH_CPU_OF_PARTS(__vcmpgts4, int8_t, x > y ? -1 : 0)
+#undef MSBENCH_CPU_OF_PARTS
 
 // ------------------------------------------------------------------ reinterpretation
 
