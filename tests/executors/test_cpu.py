@@ -271,7 +271,11 @@ def test_ptx_that_only_a_gpu_has_is_named(plain: CpuExecutor, code: str, constru
             "cooperative_groups that it lacks (thread_group) (vector_add.cu:3)",
         ),
         ("__device__ float f(float x) { return __fadd_rd(x, x); }\n", "an intrinsic that it lacks (__fadd_rd)"),
-        ("#include <cuda/barrier>\n", "cuda::barrier (mbarrier)"),
+        (
+            "#include <cuda/barrier>\nconstexpr auto kBytes = sizeof(cuda::barrier<cuda::thread_scope_device>);\n",
+            "cuda::barrier of this scope",
+        ),
+        ("#include <cuda_awbarrier.h>\n", "cuda::barrier (mbarrier)"),
         ("#include <thrust/sort.h>\n", "Thrust"),
         ("#include <cub/device/device_reduce.cuh>\n", "device-level CUB"),
         ("__cluster_dims__(2, 1, 1) ", "it uses thread block clusters."),
