@@ -12,7 +12,7 @@ from typing import Any
 
 from msbench.archive import integrity
 from msbench.archive.merge import merge
-from msbench.archive.superseded import drop_superseded
+from msbench.archive.superseded import drop_superseded, lacking
 from msbench.errors import IntegrityError, StoreError
 from msbench.figures.proven import unproven
 from msbench.scratch import scratch
@@ -27,13 +27,14 @@ from msbench.store.tables import TABLES
 class Published:
     """The result of publishing: how many rows were added and dropped, by table, and its sizes in bytes.
 
-    ``before`` is 0 if there was none.
+    ``before`` is 0 if there was none. ``lost``: see ``superseded.lacking``.
     """
 
     added: dict[str, int]
     dropped: dict[str, int]
     before: int
     after: int
+    lost: tuple[str, ...] = ()
 
 
 def publish(target: Path, others: Sequence[str | Path] = (), *, proved: bool = False) -> Published:
@@ -67,12 +68,13 @@ def publish(target: Path, others: Sequence[str | Path] = (), *, proved: bool = F
             raise IntegrityError(
                 f"{target} is not published, because of {len(problems)} problem(s). The first: {problems[0]}"
             )
-        lacking = unproven(merged, [run.id for run in merged.runs() if run.id not in published]) if proved else []
-        if lacking:
+        unchecked = unproven(merged, [run.id for run in merged.runs() if run.id not in published]) if proved else []
+        if unchecked:
             raise IntegrityError(
                 f"{target} is not published: a run's best version must pass hidden cases that the run never used, and these "
-                f"have not: {'; '.join(lacking)}. Check them with another --seed (`msbench eval`), then publish."
+                f"have not: {'; '.join(unchecked)}. Check them with another --seed (`msbench eval`), then publish."
             )
+        lost = tuple(lacking(merged))
         dropped = drop_superseded(merged)
         try:
             with scratch(target.absolute().parent, f".{target.name}.msbench-") as work:
@@ -83,7 +85,7 @@ def publish(target: Path, others: Sequence[str | Path] = (), *, proved: bool = F
             raise StoreError(
                 f"{target} can't be written ({error.strerror}): free some space, or choose another file with --db."
             ) from error
-    return Published(added, dropped, before, target.stat().st_size)
+    return Published(added, dropped, before, target.stat().st_size, lost)
 
 
 def _keys(target: Path) -> packed.Keys:

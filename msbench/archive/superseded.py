@@ -67,6 +67,29 @@ def drop_superseded(store: Store) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
+def lacking(store: Store) -> list[str]:
+    """What ``drop_superseded`` takes away from what is shown of trials: a newest recording may be of fewer than the one before it.
+
+    One sentence for each study and device; how long verdicts take is told of whatever was measured.
+    """
+    found = []
+    for study in (study for study in Study if study is not Study.THROUGHPUT):
+        names: dict[str, str] = {}
+        tried: dict[str, set[str]] = defaultdict(set)
+        kept: dict[str, set[str]] = defaultdict(set)
+        for trial in store.trials(study):
+            tried[trial.device_id].add(trial.subject)
+        for proof in proofs(store, study):
+            names[proof.device.id] = proof.device.name
+            kept[proof.device.id] |= {trial.subject for trial in proof.trials}
+        for device_id, name in names.items():
+            if lost := sorted(tried[device_id] - kept[device_id]):
+                found.append(
+                    f"{study} on {name}: the newest recording lacks {len(lost)} of {len(tried[device_id])} subjects, such as {lost[0]!r}"
+                )
+    return found
+
+
 def _delete(session: Session, model: type[SQLModel], column: str, values: Iterable[str]) -> int:
     table, wanted, count = table_of(model), sorted(values), 0
     for start in range(0, len(wanted), _CHUNK):

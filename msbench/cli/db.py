@@ -63,6 +63,8 @@ def publish(
     for verb, counts in (("added", done.added), ("dropped as superseded", done.dropped)):
         listed = ", ".join(f"{count} {table}" for table, count in counts.items()) or "nothing"
         out.print(escape(f"{verb}: {listed}"), soft_wrap=True)
+    for sentence in done.lost:
+        err.print(escape(f"{sentence}."), soft_wrap=True)
     was = f", it was {done.before / 2**20:.1f} MiB" if done.before else ""
     out.print(escape(f"{target}: {done.after / 2**20:.1f} MiB{was}"), soft_wrap=True)
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from msbench.archive import integrity
 from msbench.archive.merge import merge
 from msbench.archive.publish import publish
-from msbench.archive.superseded import drop_superseded
+from msbench.archive.superseded import drop_superseded, lacking
 from msbench.archive.union import check_files
 from msbench.errors import IntegrityError, StoreError
 from msbench.figures.figures import Figures
@@ -186,6 +186,16 @@ def test_of_trials_the_newest_recording_stays(store: Store) -> None:
     store.add_trials([factories.trial(at=0), factories.trial(at=1)])
     assert drop_superseded(store) == {"trial": 1}
     assert [trial.created_at for trial in store.trials()] == [factories.trial(at=1).created_at]
+
+
+def test_it_says_which_trials_a_smaller_recording_supersedes(store: Store) -> None:
+    store.add_device(GPU)
+    store.add_trials([factories.trial("a"), factories.trial("b")])
+    store.add_trials([factories.trial("a", at=1, harness="h2")])
+    [said] = lacking(store)
+    assert said.startswith(f"exploits on {GPU.name}:") and "1 of 2 subjects, such as 'b'" in said
+    store.add_trials([factories.trial("b", at=2, harness="h2")])  # its second part
+    assert lacking(store) == []
 
 
 def test_a_published_database_has_every_row_that_counts(told_file: Path, tmp_path: Path) -> None:
