@@ -14,11 +14,9 @@ def every(mask: Any, xp: Any) -> Any:
     return mask.all() if _is_numpy(xp) or not mask.size else mask.view("uint8").min().view("bool")
 
 
-def some(mask: Any, xp: Any, axis: tuple[int, ...] | None = None, *, keepdims: bool = False) -> Any:
+def some(mask: Any, xp: Any, axis: tuple[int, ...] | None = None) -> Any:
     """Whether any is, along the axes; see ``every``."""
-    if _is_numpy(xp) or not mask.size:
-        return mask.any(axis, keepdims=keepdims)
-    return mask.view("uint8").max(axis, keepdims=keepdims).view("bool")
+    return mask.any(axis) if _is_numpy(xp) or not mask.size else mask.view("uint8").max(axis).view("bool")
 
 
 def count(mask: Any, xp: Any, axis: int) -> Any:

@@ -180,3 +180,32 @@ TEST(a_barrier_waits_for_bytes) {
     EXPECT_OK();
     for (int i = 0; i < 64; ++i) EXPECT_EQ(to[i], 63 - i);
 }
+
+__global__ void by_parity(int* out) {
+    using barrier = cuda::barrier<cuda::thread_scope_block>;
+    __shared__ barrier turn;
+    __shared__ int sum;
+    if (threadIdx.x == 0) {
+        init(&turn, blockDim.x);
+        sum = 0;
+    }
+    __syncthreads();
+    turn.wait_parity(true);  // of the phase before the first, which has ended
+    atomicAdd(&sum, 1);
+    (void)turn.arrive();
+    turn.wait_parity(false);
+    if (threadIdx.x % 2) {
+        turn.arrive_and_drop();
+        return;
+    }
+    out[threadIdx.x / 2] = sum;
+    turn.arrive_and_wait();
+    turn.arrive_and_wait();  // without those that dropped out
+}
+
+TEST(a_barrier_has_phases_and_those_who_drop_out) {
+    Device<int> out(32);
+    by_parity<<<1, 64>>>(out);
+    EXPECT_OK();
+    for (int i = 0; i < 32; ++i) EXPECT_EQ(out[i], 64);
+}
