@@ -67,15 +67,22 @@ def test_a_large_case_has_a_twin_with_other_inputs() -> None:
     assert all(operators.twin(op, case) is None for case in operators.select_cases(op, "paper+odd+heldout"))
 
 
+def test_large_cases_are_taken_with_their_twins() -> None:
+    op = operators.load("vector_add")
+    cases = operators.with_twins(op, operators.select_cases(op, "paper+large"))
+    *_, large, twin = cases
+    assert (large.split, twin) == (Split.LARGE, operators.twin(op, large))
+    assert operators.with_twins(op, cases) == cases
+    assert operators.twins_among(cases) == {large.id: twin.id}
+    assert operators.twins_among(cases[:-1]) == {}
+
+
 @pytest.mark.parametrize("name", operators.names())
 def test_the_twin_of_every_operator_can_be_drawn(name: str) -> None:
     op = operators.load(name)
     [large] = operators.select_cases(op, "large")
     [small] = operators.select_cases(op, "smallest")
     twin = operators.twin(op, large)
-    if name == "cross_entropy_loss":  # of its distributions every other one is degenerate
-        assert twin is None
-        return
     assert twin is not None and (twin.dims, twin.scalars, twin.split) == (large.dims, large.scalars, Split.LARGE)
     drawn, plain = (
         generate(Task(op, Precision.FP32).at(dataclasses.replace(one, dims=small.dims)), 0, np) for one in (twin, large)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from msbench.errors import BudgetExceeded
 from msbench.model import Outcome, Status
 from msbench.optimize.briefings import remembered
 from msbench.optimize.budget import FEWEST_TOKENS, Budget, Ledger
-from msbench.optimize.comparison import Ratio
+from msbench.optimize.comparison import Ratio, paired, rated, score
 from msbench.optimize.journal import Journal
 from msbench.optimize.judge import clearly_slower, judge
 from msbench.statistics import prediction_held
@@ -22,6 +24,8 @@ from tests import factories
 from tests.optimizing import Scripted
 
 OP = factories.operator()
+LARGE = max(OP.cases, key=lambda case: case.dim("N"))
+TWIN = replace(LARGE, distribution="spiked")
 DRAFT = factories.candidate(OP, "draft")
 (PASSED,) = factories.measured(OP, {DRAFT: 0.5})
 
@@ -170,3 +174,19 @@ def test_a_run_s_profiles_are_its_own_though_another_run_made_newer_ones_of_the_
             )
             (found,) = Journal(store, None, run, OP).profiles(DRAFT.id)
             assert found.metrics["dram__throughput.avg.pct_of_peak_sustained_elapsed"] == 100 * efficiency
+
+
+def test_a_draft_that_is_fast_on_uniform_inputs_alone_is_not_fast() -> None:
+    cases = (*OP.cases, TWIN)
+    naive, draft = factories.measured(OP, {factories.candidate(OP, "naive"): 0.2, DRAFT: 0.4}, cases=cases)
+    assert score(paired(naive, draft, cases), cases) == pytest.approx(2, rel=0.01)
+    slow = naive.measurements[-1].samples_ns
+    draft = replace(draft, measurements=(*draft.measurements[:-1], replace(draft.measurements[-1], samples_ns=slow)))
+    by_case = paired(naive, draft, cases)
+    assert [*by_case] == [case.id for case in rated(cases)] and TWIN.id not in by_case
+    assert score({LARGE.id: by_case[LARGE.id]}, (LARGE, TWIN)) == pytest.approx(1)
+
+
+def test_without_its_twin_a_large_case_counts_as_it_is() -> None:
+    naive, draft = factories.measured(OP, {factories.candidate(OP, "naive"): 0.2, DRAFT: 0.4})
+    assert paired(naive, draft, (*OP.cases, TWIN)).keys() == {case.id for case in OP.cases}

@@ -32,12 +32,19 @@ def patches(rng, name, values):
     return xp.where((kind == 2) & (values % 3 == 0) | (kind == 3), 0, values)
 
 
+def spiked(rng, name, values):
+    """One in 64 is 256 times as large: whoever reads only some of them is wrong."""
+    return rng.xp.where(rng.integers(f"{name} spikes", values.shape, 0, 64) == 0, 256 * values, values)
+
+
 def inputs(rng, distribution, C):
     """Probabilities from whole numbers, whose sums are exact in any order, so that every machine draws the same."""
     drawn = {name: rng.integers(name, (C,), 1, PARTS).astype("int64") for name in ("X", "Y")}
     match distribution:
         case "patchwork":
             drawn = {name: patches(rng, name, values) for name, values in drawn.items()}
+        case "spiked":
+            drawn = {name: spiked(rng, name, values) for name, values in drawn.items()}
         case "one_hot":
             drawn["Y"][:] = 0
             drawn["Y"][rng.integers("classes", (1 + rng.position("how many", CLASSES),), 0, C)] = 1
@@ -70,7 +77,7 @@ OPERATOR = Operator(
     inputs=inputs,
     # "patchwork" has probabilities of zero, so that the limit of 10⁻⁸ is reached. "nonfinite": a NaN in Y. Equal
     # probabilities are left out: thousands of equal terms round the same way each time, and their errors add up.
-    distributions=("uniform", "patchwork", "one_hot", "nonfinite"),
+    distributions=("uniform", "spiked", "patchwork", "one_hot", "nonfinite"),
     outliers="one_hot",
     bound_note=(
         "A sum of C terms of one sign in fp32 errs by min(C', 8√C')·2⁻²⁴ of itself in any order, C' = min(C, 4096) "

@@ -39,7 +39,7 @@ from msbench.cli._options import (
 from msbench.cli._settings import FEW_TASKS, OF_FEW, OF_MORE, origins, settings
 from msbench.errors import MsbenchError
 from msbench.model import Candidate, Origin, Status
-from msbench.spec import Case, Operator, Precision, Split, Task
+from msbench.spec import Case, Precision, Split, Task
 
 if TYPE_CHECKING:
     from msbench.harness.batch.job import Job
@@ -77,7 +77,8 @@ def evaluate_file(
 ) -> None:
     """Build, check and measure one kernel file, and record the result.
 
-    It is timed against the naive kernel and the library baselines. Exit code 0 only if everything passed.
+    It is timed against the naive kernel and the library baselines, on large cases with a second distribution of inputs, too. Exit
+    code 0 only if everything passed.
 
     Example: `msbench eval my.cu --op rms_norm --precision fp32 --cases paper+odd`
     """
@@ -90,7 +91,7 @@ def evaluate_file(
     candidate = known.get(candidate.id, candidate)
     seed, command = seeded(seed)
     plan = Plan(
-        cases=operators.select_cases(task.operator, cases, seed),
+        cases=operators.with_twins(task.operator, operators.select_cases(task.operator, cases, seed)),
         checks=Checks.QUICK if quick else Checks.FULL,
         profile=profile,
         seed=seed,
@@ -241,7 +242,9 @@ def bench(
                 task,
                 tuple(c for c in operators.versions(task) if c.origin in wanted),
                 Plan(
-                    cases=_with_twins(task.operator, selected := operators.select_cases(task.operator, cases, seed)),
+                    cases=operators.with_twins(
+                        task.operator, selected := operators.select_cases(task.operator, cases, seed)
+                    ),
                     checks=Checks.QUICK if quick else Checks.FULL,
                     profile=profile or profile_fastest,
                     profile_fastest=profile_fastest,
@@ -298,12 +301,6 @@ def bench(
     if failed:
         err.print(f"{failed} version(s) did not pass; the tables above say why.")
         raise typer.Exit(1)
-
-
-def _with_twins(op: Operator, cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    """The cases, and then the large ones again with other inputs, each once."""
-    twins = (operators.twin(op, case) for case in cases)
-    return tuple({case.id: case for case in (*cases, *filter(None, twins))}.values())
 
 
 def _to_profile(task: Task, cases: tuple[Case, ...]) -> tuple[Case, ...]:

@@ -312,12 +312,15 @@ def _settings(
 
     recorded = answers.recording(task.id)
     if recorded is None:
-        plan = Plan(operators.select_cases(task.operator, "all"), seed=drawn, trusted=True)
+        plan = Plan(
+            operators.with_twins(task.operator, operators.select_cases(task.operator, "all")), seed=drawn, trusted=True
+        )
         known = Settings(plan, ROUNDS, None, profile_view=profile_view, knowledge=gather(readers, task))
     else:
         known = Settings.read(recorded.settings)
     seed = known.plan.seed if seed is None else seed
-    chosen = operators.select_cases(task.operator, cases, seed) if cases else known.plan.cases
+    selected = operators.select_cases(task.operator, cases, seed) if cases else ()
+    chosen = operators.with_twins(task.operator, selected) or known.plan.cases
     seen = known.profile_view is not ProfileView.NONE
     plan = replace(known.plan, cases=chosen, profile=seen, seed=seed, time_budget_s=budget, sittings=sittings)
     longest = known.max_tokens if answer_tokens is None else answer_tokens

@@ -3,7 +3,7 @@
 A folder with a ``spec.py`` is an operator; each ``.cu`` file in it is a version. Nothing else has to be registered.
 """
 
-from msbench.operators.cases import heldout, nearly, select_cases, twin, vary
+from msbench.operators.cases import heldout, nearly, select_cases, twin, twins_among, vary, with_twins
 from msbench.operators.header import entry, header, prototype, workspace_prototype
 from msbench.operators.loader import load, load_all, names, place
 from msbench.operators.mutants import Mutant, mutants
@@ -29,7 +29,9 @@ __all__ = [
     "shape",
     "shapes",
     "twin",
+    "twins_among",
     "vary",
     "versions",
+    "with_twins",
     "workspace_prototype",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,6 +106,21 @@ def twin(op: Operator, case: Case) -> Case | None:
     if case.split is not Split.LARGE or case.distribution != "uniform" or distribution is None:
         return None
     return replace(case, distribution=distribution)
+
+
+def with_twins(op: Operator, cases: Iterable[Case]) -> tuple[Case, ...]:
+    """The cases, and then the twins of the large ones, each once."""
+    cases = tuple(cases)
+    twins = (twin(op, case) for case in cases)
+    return tuple({case.id: case for case in (*cases, *filter(None, twins))}.values())
+
+
+def twins_among(cases: Iterable[Case]) -> dict[str, str]:
+    """The id of each large case whose twin is among the cases, too, and the twin's."""
+    large = [case for case in cases if case.split is Split.LARGE]
+    sizes = {(case.dims, case.scalars): case.id for case in large if case.distribution == "uniform"}
+    others = {(case.dims, case.scalars): case.id for case in large if case.distribution in _TWINS}
+    return {name: others[size] for size, name in sizes.items() if size in others}
 
 
 def vary(op: Operator, case: Case, seed: int) -> Case:

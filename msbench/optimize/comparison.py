@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from msbench import operators
 from msbench.model import Evaluation, Measurement
 from msbench.spec import Case
 from msbench.statistics import Logs, bootstrap_geometric_mean, estimate, log_ratios
@@ -34,14 +35,29 @@ def times_ns(evaluation: Evaluation, cases: Sequence[Case]) -> dict[str, float]:
     return found
 
 
+def rated(cases: Sequence[Case]) -> list[Case]:
+    """Those that have a speed-up of their own: all but the twins of others."""
+    twins = set(operators.twins_among(cases).values())
+    return [case for case in cases if case.id not in twins]
+
+
 def paired(reference: Evaluation, evaluation: Evaluation, cases: Sequence[Case]) -> dict[str, Logs]:
-    """ln(t_reference / t_candidate) of each pair of rounds by case, only where the two were measured in one group."""
+    """ln(t_reference / t_candidate) of each pair of rounds by case, only where the two were measured in one group.
+
+    Of a large case and its twin, the same sizes with other inputs, only the smaller speed-up counts: who is faster on some numbers alone is not.
+    """
     theirs, ours = _measured(reference, cases), _measured(evaluation, cases)
-    return {
+    found = {
         name: log_ratios(theirs[name].samples_ns, mine.samples_ns, mine.sittings)
         for name, mine in ours.items()
         if name in theirs and theirs[name].group == mine.group
     }
+    of_twin = {twin: name for name, twin in operators.twins_among(cases).items()}
+    smaller: dict[str, Logs] = {}
+    for name, logs in found.items():
+        name = of_twin.get(name, name)
+        smaller[name] = min(smaller.get(name, logs), logs, key=estimate)
+    return smaller
 
 
 def speedups(by_case: Mapping[str, Logs]) -> dict[str, Ratio]:
@@ -56,7 +72,7 @@ def overall(by_case: Mapping[str, Logs]) -> Ratio:
 
 def score(by_case: Mapping[str, Logs], cases: Sequence[Case]) -> float | None:
     """The geometric mean of the speed-ups; None unless every case has one."""
-    if not cases or len(by_case) != len(cases):
+    if not cases or len(by_case) != len(rated(cases)):
         return None
     return math.exp(math.fsum(map(estimate, by_case.values())) / len(by_case))
 

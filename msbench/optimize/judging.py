@@ -9,7 +9,7 @@ from msbench import operators
 from msbench.agents import Draft, History, Proposal
 from msbench.model import Candidate, Evaluation, Origin, Outcome
 from msbench.optimize.briefings import newest
-from msbench.optimize.comparison import Ratio, overall, paired, score
+from msbench.optimize.comparison import Ratio, overall, paired, rated, score
 from msbench.optimize.evaluating import Climbed, Evaluating
 from msbench.optimize.hidden import told
 from msbench.optimize.journal import Journal
@@ -103,7 +103,7 @@ class Judging:
     def _judged(self, step: Drafted, found: Climbed, best: str | None, base: str | None) -> Verdict:
         evaluation = self._journal.evaluation(found.evaluation_id)
         over_naive = self._over(evaluation, self.naive.id)
-        whole = len(over_naive) == len(self._cases)
+        whole = len(over_naive) == len(rated(self._cases))
         return judge(
             self.told(evaluation),
             score(over_naive, self._cases),

@@ -14,7 +14,7 @@ from msbench import roofline
 from msbench.harness.check.cost import work
 from msbench.harness.evaluate import Checks, Plan
 from msbench.model import Ceilings, Evaluation
-from msbench.optimize.comparison import times_ns
+from msbench.optimize.comparison import rated, times_ns
 from msbench.spec import Case, Split, Task
 
 QUICK_S = 0.3
@@ -37,7 +37,7 @@ def regimes(task: Task, cases: tuple[Case, ...], ceilings: Ceilings | None) -> t
 
     Without ceilings the smallest, the middle and the largest case stand for them.
     """
-    ordered = sorted(cases, key=lambda case: task.at(case).nbytes)
+    ordered = sorted(rated(cases), key=lambda case: task.at(case).nbytes)
     if not ordered:
         return ()
     if ceilings is None:

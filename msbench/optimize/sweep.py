@@ -15,7 +15,7 @@ from msbench.harness.batch.job import Job
 from msbench.harness.evaluate import Executor, Plan, Progress
 from msbench.model import Candidate, Evaluation, Origin
 from msbench.optimize import rungs
-from msbench.optimize.comparison import Ratio, overall, paired
+from msbench.optimize.comparison import Ratio, overall, paired, rated
 from msbench.optimize.judge import USABLE, failure_text
 from msbench.spec import Task
 from msbench.tuning import Point, Tunable
@@ -129,7 +129,7 @@ def at(candidate: Candidate, point: Point) -> Candidate:
 
 def _measured(point: Point, base: Evaluation, own: Evaluation, plan: Plan) -> Measured:
     logs = paired(base, own, plan.cases) if own.status in USABLE else {}
-    ratio = overall(logs) if len(logs) == len(plan.cases) else None
+    ratio = overall(logs) if len(logs) == len(rated(plan.cases)) else None
     return Measured(point, own.candidate.id, ratio, "" if own.status in USABLE else failure_text(own))
 
 

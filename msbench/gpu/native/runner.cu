@@ -255,15 +255,18 @@ int runner_take(const Node* nodes, int count, int* unknown) {
 }
 
 // One call and its end: its record is played, or where there is none the launcher is called. Before, the workspace is redrawn and
-// what is left in shared and local memory is scrubbed (`fresh`); the guard around the workspace is looked at afterwards.
+// what is left in shared and local memory is scrubbed (`fresh`), every second time also between its operations, which share global
+// memory alone; the other times they may overlap. The guard around the workspace is looked at afterwards.
 int runner_once(const Call* call, int fresh, uint64_t seed, int* stage) {
     *stage = kSetUp;
+    const auto scrubbed = [&] { return int(scrub(!records.empty() && uses_local(records[0]), unsigned(seed))); };
     if (fresh) {
         if (int code = fill_workspace(call, seed)) return code;
-        if (int code = scrub(!records.empty() && uses_local(records[0]), unsigned(seed))) return code;
+        if (int code = scrubbed()) return code;
     }
     if (int code = clear_counters()) return code;
-    if (int code = records.empty() ? invoke(call, 0, stage) : play(records[0])) {
+    const bool apart = fresh && seed % 2;
+    if (int code = records.empty() ? invoke(call, 0, stage) : play(records[0], apart ? scrubbed : std::function<int()>())) {
         cudaDeviceSynchronize();
         return code;
     }

@@ -35,8 +35,8 @@ BATCH_REPETITIONS = 16
 PLACES = 16
 """A multiple of so many repetitions has calls launched equally often at each place (native/runner.cu, ``cold``)."""
 
-OVERHEAD_NS = 5e4
-"""Of a cold repetition: scrubbing, reading over L2 and two events."""
+OVERHEAD_NS = 6e4
+"""Of a cold repetition: scrubbing, emptying L2 and two events."""
 
 OTHER_COMMANDS = 5
 """Of a repetition besides its outputs: its workspace, variables, shared and local memory, and two elements of its inputs."""
@@ -47,9 +47,9 @@ FLOOR_LAUNCHES = 4
 BUSY_S = 0.001
 """How long the device is kept busy before anything is timed, and behind a pause in which outputs were compared, so that its clocks are up."""
 
-_FIXED_COMMANDS = (
-    4  # of a repetition, besides the call's own: two events, the read over L2, and a launch after every fourth
-)
+_FIXED_COMMANDS = 5
+"""Of a repetition, besides the call's own: two events, two that empty L2, and a launch after every fourth."""
+
 _MIN_LONG_ROUNDS = 5
 _MIN_SLOW_ROUNDS = 3
 _HOT_NS = 2e6

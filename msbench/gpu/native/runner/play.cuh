@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -136,10 +137,11 @@ int play_copy(const Node& n) {
                                              runner.stream);
 }
 
-// One call's operations, one by one.
-int play(Record& record) {
+// One call's operations, one by one, and what is done `between` them.
+int play(Record& record, const std::function<int()>& between = {}) {
     for (Operation& operation : record) {
-        int code = 0;
+        int code = between && &operation != &record.front() ? between() : 0;
+        if (code) return code;
         if (operation.node.kind == CU_GRAPH_NODE_TYPE_KERNEL) code = play_kernel(operation);
         if (operation.node.kind == CU_GRAPH_NODE_TYPE_MEMSET) code = play_memset(operation.node);
         if (operation.node.kind == CU_GRAPH_NODE_TYPE_MEMCPY) code = play_copy(operation.node);

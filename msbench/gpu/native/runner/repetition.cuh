@@ -49,8 +49,10 @@ cudaError_t scrub(bool local, unsigned value) {
 
 // Nothing that was in L2 is there afterwards.
 cudaError_t empty_cache() {
-    read_over<<<4 * runner.multiprocessors, 512, 0, runner.stream>>>(
-        static_cast<const uint4*>(runner.flush), runner.flush_bytes / sizeof(uint4), reinterpret_cast<unsigned*>(runner.counters + kReadOver));
+    const int blocks = 4 * runner.multiprocessors;
+    read_over<<<blocks, 512, 0, runner.stream>>>(static_cast<const uint4*>(runner.flush), runner.flush_bytes / sizeof(uint4),
+                                                 reinterpret_cast<unsigned*>(runner.counters + kReadOver));
+    let_go<<<blocks, 512, 0, runner.stream>>>(static_cast<const char*>(runner.flush), runner.flush_bytes / kLine);
     return cudaGetLastError();
 }
 
