@@ -88,6 +88,10 @@ class KernelTable:
         for kernel in found:
             self._by_name.setdefault(kernel.name, []).append(kernel)
 
+    def knows(self, name: str) -> bool:
+        """Whether a kernel is called that."""
+        return name in self._by_name
+
     def address_is_unique(self, name: str, template_arguments: int | None) -> bool:
         """Whether ``&name<…>`` with so many arguments can only mean one function."""
         if name in _OF_THE_C_LIBRARY:

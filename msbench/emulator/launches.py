@@ -16,11 +16,12 @@ _BY_POINTER = {"cudaLaunchKernel": 0, "cudaLaunchCooperativeKernel": 0, "cudaLau
 
 
 def launches(file: SourceFile, table: KernelTable) -> Iterator[Edit]:
-    """The edits for every launch of a file.
+    """The edits for every launch of a file, and for every kernel whose address becomes a ``void*``.
 
     Raises:
         BuildError: a launch that is no C++ whatever the rest of the file says; the line is named.
     """
+    typed: set[int] = set()  # where a launch has the kernel itself
     for i, token in enumerate(file.tokens):
         if token.kind == Kind.PUNCTUATION and token.text == "<<<":
             try:
@@ -29,7 +30,11 @@ def launches(file: SourceFile, table: KernelTable) -> Iterator[Edit]:
                 message = f"{file.name}:{file.line(i)}: error: a kernel launch with {problem}"
                 raise BuildError(message, message) from None
         elif token.kind == Kind.WORD and token.text in _BY_POINTER and file.is_(i + 1, "("):
-            yield from _kernel_argument(file, i + 1, _BY_POINTER[token.text])
+            argument = _kernel_argument(file, i + 1, _BY_POINTER[token.text])
+            typed.add(argument)
+            yield from _strip_cast(file, argument)
+        elif i not in typed and (last := _cast_end(file, i)) >= 0 and _names_kernel(file, last + 1, table):
+            yield Edit(token.start, file.tokens[last].end, "::msbench_cpu::Known()->*")
 
 
 def _launch(file: SourceFile, opening: int, table: KernelTable) -> Iterator[Edit]:
@@ -95,25 +100,41 @@ def _callee(file: SourceFile, opening: int) -> tuple[int, str, int | None]:
     return i, name if plain else "", template_arguments
 
 
-def _kernel_argument(file: SourceFile, opening: int, number: int) -> Iterator[Edit]:
+def _kernel_argument(file: SourceFile, opening: int, number: int) -> int:
+    """Where it begins; -1 where there is none."""
     with suppress(NotUnderstood):  # the compiler will say so
         given = file.arguments(opening, file.partner(opening))
         if number < len(given):
-            yield from _strip_cast(file, given[number].start)
+            return given[number].start
+    return -1
 
 
 def _strip_cast(file: SourceFile, index: int) -> Iterator[Edit]:
     """``(void*)k`` hides the parameters' types, which the launch needs."""
+    if (last := _cast_end(file, index)) >= 0:
+        yield Edit(file.tokens[index].start, file.tokens[last].end, "")
+
+
+def _cast_end(file: SourceFile, index: int) -> int:
+    """Where the cast to ``void*`` ends that begins here, as any ``reinterpret_cast`` or ``static_cast``; -1 where none does."""
     last = -1
-    if file.is_(index, "("):
+    if index >= 0 and file.is_(index, "("):
         inside = [file.tokens[k].text for k in range(index + 1, min(index + 5, len(file.tokens)))]
         if inside[:3] == ["void", "*", ")"]:
             last = index + 3
         elif inside[:4] in (["const", "void", "*", ")"], ["void", "const", "*", ")"]):
             last = index + 4
-    elif file.is_(index, "reinterpret_cast", "static_cast") and file.is_(index + 1, "<"):
+    elif index >= 0 and file.is_(index, "reinterpret_cast", "static_cast") and file.is_(index + 1, "<"):
         last = index + 2
         while last < len(file.tokens) and not file.is_(last, ">"):
             last += 1
-    if 0 <= last < len(file.tokens):
-        yield Edit(file.tokens[index].start, file.tokens[last].end, "")
+    return last if last < len(file.tokens) else -1
+
+
+def _names_kernel(file: SourceFile, index: int, table: KernelTable) -> bool:
+    """Whether what is cast is a kernel's name, with or without parentheses, an ampersand and namespaces."""
+    while file.is_(index, "(", "&"):
+        index += 1
+    while file.is_(index + 1, "::"):
+        index += 2
+    return index < len(file.tokens) and table.knows(file.tokens[index].text)

@@ -124,6 +124,13 @@ def test_casts_that_hide_a_kernels_type_go() -> None:
         )
 
 
+def test_a_kernels_address_is_known_by_its_type_elsewhere() -> None:
+    source = "__global__ void k(int*); const void *one = {}k, *other = {}(data);"
+    for cast in ("(void*)", "(const void*)", "reinterpret_cast<const void*>"):
+        found = flat(body(source.format(cast, cast)))
+        assert "::msbench_cpu::Known()->*k" in found and f"{cast}(data)" in found
+
+
 # ------------------------------------------------------------------ shared memory
 
 

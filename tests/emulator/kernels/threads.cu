@@ -298,6 +298,28 @@ TEST(launches_by_pointer) {
     EXPECT_EQ(out[15], 23);
 }
 
+TEST(launches_by_a_variable) {
+    Device<int> out(64, 0);
+    int* data = out;
+    int value = 21;
+    void* arguments[] = {&data, &value};
+    const void* kernel = value > 20 ? (const void*)put_t<int> : reinterpret_cast<const void*>(&put_t<float>);
+    EXPECT_EQ(int(cudaLaunchKernel(kernel, dim3(1), dim3(32), arguments)), 0);
+    EXPECT_EQ(out[31], 21);
+    value = 22;
+    EXPECT_EQ(int(cudaLaunchCooperativeKernel(kernel, 1, 32, arguments)), 0);
+    EXPECT_EQ(out[31], 22);
+    value = 23;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = 1;
+    config.blockDim = 16;
+    EXPECT_EQ(int(cudaLaunchKernelExC(&config, kernel, arguments)), 0);
+    EXPECT_EQ(out[15], 23);
+    EXPECT_EQ(out[16], 22);
+    EXPECT_EQ(int(cudaLaunchKernel(static_cast<const void*>(data), 1, 32, arguments)), int(cudaErrorInvalidDeviceFunction));
+    EXPECT_EQ(int(cudaGetLastError()), int(cudaErrorInvalidDeviceFunction));
+}
+
 TEST(refused_launches) {
     Device<int> out(64, 0);
     put_t<int><<<1, 1025>>>(out, 1);

@@ -4,6 +4,8 @@
 #ifndef MSBENCH_CPU_LAUNCH_HPP
 #define MSBENCH_CPU_LAUNCH_HPP
 
+#include <map>
+
 #include "runtime.hpp"
 
 typedef struct CUstream_st* cudaStream_t;
@@ -76,10 +78,42 @@ cudaError_t launch_pointers(void (*kernel)(P...), const Config& config, void** a
         [&] { kernel(*static_cast<std::remove_cv_t<std::remove_reference_t<P>>*>(arguments[i])...); }, cooperative);
 }
 
+/// Kernels whose addresses were cast to `void*`, and what launches each: launches.py turns `(const void*)k` into `Known()->*k`.
+using LaunchOfKnown = cudaError_t (*)(const void*, const Config&, void**, bool);
+inline std::map<const void*, LaunchOfKnown>& known_kernels() {
+    static std::map<const void*, LaunchOfKnown> known;
+    return known;
+}
+
+struct Known {
+    template <class... P>
+    void* operator->*(void (*kernel)(P...)) const {
+        known_kernels()[address(kernel)] = [](const void* known, const Config& config, void** arguments, bool cooperative) {
+            return launch_pointers(reinterpret_cast<void (*)(P...)>(const_cast<void*>(known)), config, arguments, cooperative,
+                                   std::index_sequence_for<P...>());
+        };
+        return const_cast<void*>(address(kernel));
+    }
+};
+
+inline cudaError_t launch_known(const void* kernel, const Config& config, void** arguments, bool cooperative) {
+    const auto found = known_kernels().find(kernel);
+    if (found == known_kernels().end()) return remember(cudaErrorInvalidDeviceFunction);
+    return found->second(kernel, config, arguments, cooperative);
+}
+
 }  // namespace msbench_cpu
 
 // launches.py strips `(void*)` and `(const void*)` from the first argument, so that the parameters' types are known
-// here.
+// here; of a variable they are known from where the address was taken.
+inline cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t bytes = 0,
+                                    cudaStream_t stream = nullptr) {
+    return msbench_cpu::launch_known(kernel, {grid, block, bytes, stream}, arguments, false);
+}
+inline cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t bytes = 0,
+                                               cudaStream_t stream = nullptr) {
+    return msbench_cpu::launch_known(kernel, {grid, block, bytes, stream}, arguments, true);
+}
 template <class... P>
 cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** arguments, size_t bytes = 0,
                              cudaStream_t stream = nullptr) {
@@ -139,6 +173,11 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)
                                         {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream},
                                         arguments, msbench_cpu::asks_for_cooperation(*config),
                                         std::index_sequence_for<P...>());
+}
+inline cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** arguments) {
+    return msbench_cpu::launch_known(kernel,
+                                     {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream},
+                                     arguments, msbench_cpu::asks_for_cooperation(*config));
 }
 
 template <class... P, class... A>
