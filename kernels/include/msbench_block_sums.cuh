@@ -12,7 +12,7 @@
 // memory first, 34 us for 32768 rows and 16 for 2048, where half of the time goes to reading others' sums and to the last block's ticket.
 #pragma once
 
-#include <cooperative_groups.h>
+#include "msbench_groups.cuh"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // cooperative_groups::this_cluster().
 #pragma once
 
-#include <cooperative_groups.h>
+#include "msbench_groups.cuh"
 
 #include "msbench_launch.cuh"
 

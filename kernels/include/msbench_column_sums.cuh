@@ -2,7 +2,7 @@
 // blocks of a cluster.
 #pragma once
 
-#include <cooperative_groups.h>
+#include "msbench_groups.cuh"
 
 #include "msbench.cuh"
 

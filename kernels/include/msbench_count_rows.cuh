@@ -12,7 +12,7 @@
 // entry, 100·10⁹ a second measured), and counts of all rows, read by every block.
 #pragma once
 
-#include <cooperative_groups.h>
+#include "msbench_groups.cuh"
 
 #include "msbench_pack_rows.cuh"
 

@@ -6,7 +6,7 @@
 // 2^8, so that older sums are rarely scaled. The halves meet in distributed shared memory. (After FlashAttention-3, arXiv 2407.08608.)
 #pragma once
 
-#include <cooperative_groups.h>
+#include "msbench_groups.cuh"
 
 #include "msbench_async.cuh"
 #include "msbench_cluster.cuh"

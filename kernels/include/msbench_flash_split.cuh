@@ -9,7 +9,7 @@
 // Lost: both chains of a product with values under way at once, 205 us, and 213 with turns.
 #pragma once
 
-#include <cooperative_groups.h>
+#include "msbench_groups.cuh"
 
 #include "msbench_async.cuh"
 #include "msbench_cluster.cuh"

@@ -5,7 +5,7 @@
 // has comes first. Nothing else is kept in L2.
 #pragma once
 
-#include <cooperative_groups.h>
+#include "msbench_groups.cuh"
 
 #include "msbench_norm_part.cuh"
 

@@ -8,7 +8,7 @@
 // for the extremes, which the blocks exchange, and splits it from there. Bytes: 4 read and 4 written for each element.
 #pragma once
 
-#include <cooperative_groups.h>
+#include "msbench_groups.cuh"
 
 #include "msbench.cuh"
 #include "msbench_cluster.cuh"

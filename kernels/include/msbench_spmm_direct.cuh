@@ -14,7 +14,7 @@
 // 3.6 TB/s, the rate measured for `red.v4`.
 #pragma once
 
-#include <cooperative_groups.h>
+#include "msbench_groups.cuh"
 
 #include <climits>
 #include <type_traits>

@@ -4,7 +4,7 @@
 // multiprocessor: of clusters of four that fill one each, 30 are all that fit at once.
 #pragma once
 
-#include <cooperative_groups.h>
+#include "msbench_groups.cuh"
 
 #include "msbench_tiles.cuh"
 

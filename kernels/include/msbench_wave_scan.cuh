@@ -10,7 +10,7 @@
 // Threads copy what only they read, so no barrier guards a stage; one a tile hands sums of warps to the warp that publishes them.
 #pragma once
 
-#include <cooperative_groups.h>
+#include "msbench_groups.cuh"
 
 #include "msbench_launch.cuh"
 #include "msbench_packets.cuh"
