@@ -34,7 +34,8 @@ def launches(file: SourceFile, table: KernelTable) -> Iterator[Edit]:
             typed.add(argument)
             yield from _strip_cast(file, argument)
         elif i not in typed and (last := _cast_end(file, i)) >= 0 and _names_kernel(file, last + 1, table):
-            yield Edit(token.start, file.tokens[last].end, "::msbench_cpu::Known()->*")
+            if any(file.is_(k, "void") for k in range(i, last)):
+                yield Edit(token.start, file.tokens[last].end, "::msbench_cpu::Known()->*")
 
 
 def _launch(file: SourceFile, opening: int, table: KernelTable) -> Iterator[Edit]:
@@ -132,7 +133,7 @@ def _cast_end(file: SourceFile, index: int) -> int:
 
 
 def _names_kernel(file: SourceFile, index: int, table: KernelTable) -> bool:
-    """Whether what is cast is a kernel's name, with or without parentheses, an ampersand and namespaces."""
+    """Whether what is cast has a kernel's name, with or without parentheses, an ampersand and namespaces: it may be a variable's, too."""
     while file.is_(index, "(", "&"):
         index += 1
     while file.is_(index + 1, "::"):

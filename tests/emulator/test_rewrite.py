@@ -129,6 +129,8 @@ def test_a_kernels_address_is_known_by_its_type_elsewhere() -> None:
     for cast in ("(void*)", "(const void*)", "reinterpret_cast<const void*>"):
         found = flat(body(source.format(cast, cast)))
         assert "::msbench_cpu::Known()->*k" in found and f"{cast}(data)" in found
+    number = "__global__ void k(int*); float f(float k) { return static_cast<int>(k); }"
+    assert flat(body(number)) == flat(number)
 
 
 # ------------------------------------------------------------------ shared memory

@@ -320,6 +320,15 @@ TEST(launches_by_a_variable) {
     EXPECT_EQ(int(cudaGetLastError()), int(cudaErrorInvalidDeviceFunction));
 }
 
+TEST(variables_that_are_called_what_a_kernel_is) {
+    Device<int> out(64, 7);
+    float symbols = 2.5f;
+    EXPECT_EQ(static_cast<int>(symbols), 2);
+    const int* put_t = out;
+    EXPECT_EQ(*static_cast<const int*>((const void*)put_t), 7);
+    EXPECT_EQ(*static_cast<const int*>(static_cast<const void*>(put_t)), 7);
+}
+
 TEST(refused_launches) {
     Device<int> out(64, 0);
     put_t<int><<<1, 1025>>>(out, 1);
