@@ -33,9 +33,13 @@ def launches(file: SourceFile, table: KernelTable) -> Iterator[Edit]:
             argument = _kernel_argument(file, i + 1, _BY_POINTER[token.text])
             typed.add(argument)
             yield from _strip_cast(file, argument)
-        elif i not in typed and (last := _cast_end(file, i)) >= 0 and _names_kernel(file, last + 1, table):
-            if any(file.is_(k, "void") for k in range(i, last)):
-                yield Edit(token.start, file.tokens[last].end, "::msbench_cpu::Known()->*")
+        elif (
+            i not in typed
+            and (last := _cast_end(file, i)) >= 0
+            and _names_kernel(file, last + 1, table)
+            and _to_void(file, i, last)
+        ):
+            yield Edit(token.start, file.tokens[last].end, "::msbench_cpu::Known()->*")
 
 
 def _launch(file: SourceFile, opening: int, table: KernelTable) -> Iterator[Edit]:
@@ -130,6 +134,11 @@ def _cast_end(file: SourceFile, index: int) -> int:
         while last < len(file.tokens) and not file.is_(last, ">"):
             last += 1
     return last if last < len(file.tokens) else -1
+
+
+def _to_void(file: SourceFile, first: int, last: int) -> bool:
+    """Whether the cast between these tokens is to a ``void*``: ``static_cast<int>(sum)`` may stand beside a kernel called ``sum``."""
+    return any(file.is_(i, "void") for i in range(first, last))
 
 
 def _names_kernel(file: SourceFile, index: int, table: KernelTable) -> bool:
