@@ -359,6 +359,7 @@ def test_the_header_spells_the_precision() -> None:
     ("precision", "source", "included"),
     [
         (Precision.FP32, "float x;", False),
+        (Precision.FP32, "// 4 us in fp32 and bf16\nfloat x;", False),
         (Precision.FP32, "// split\n__nv_bfloat16 high;", True),
         (Precision.FP32, '#include "cuda_bf16.h"', True),
         (Precision.BF16, "float x;", True),

@@ -28,6 +28,26 @@ struct Lines {
     }
 };
 
+// x becomes element k0 and the next ones of a line, zeros from `end` on; of lines without a division for each, which takes long to compile, too.
+template <int kCount>
+__device__ __forceinline__ void take_values(float (&x)[kCount], const Lines& of, int line, int k0, int end) {
+    const float* from = of.at(line, k0);
+    int in_run = k0 % of.run;
+    const int64_t to_next = of.run_step - (of.run - 1) * of.k_step;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+        x[i] = k0 + i < end ? *from : 0.0f;
+        const bool is_last = ++in_run == of.run;
+        from += is_last ? to_next : of.k_step;
+        in_run = is_last ? 0 : in_run;
+    }
+}
+template <class Of, int kCount>
+__device__ __forceinline__ void take_values(float (&x)[kCount], const Of& of, int line, int k0, int end) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) x[i] = k0 + i < end ? of.value(line, k0 + i) : 0.0f;
+}
+
 // The rows of a row-major matrix [rows, K], and the columns of one [K, columns].
 inline Lines rows_of(const float* matrix, int64_t rows, int64_t K) {
     return {matrix, int(rows), int(K), int(rows), int(K), 0, K, 0, 1};

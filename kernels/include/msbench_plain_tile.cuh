@@ -29,16 +29,13 @@ __device__ __forceinline__ void multiply(float (&sums)[kLines / 2], float* stage
     };
 #pragma unroll
     for (int j = 0; j < kLines / 2; ++j) sums[j] = 0.0f;
-    load(x, from);
-    put(0);
-    load(x, from + kDepth);
-    meet();
-    for (int k = from, stage = 0; k < end; k += kDepth, stage ^= 1) {
-        if (k + kDepth < end) put(stage ^ 1);
+    // Begins two stages early, so that there is one copy of the code that loads.
+    for (int k = from - 2 * kDepth, stage = 0; k < end; k += kDepth, stage ^= 1) {
+        if (k + kDepth >= from && k + kDepth < end) put(stage ^ 1);
         load(x, k + 2 * kDepth);
         const float *a = stages + stage * kStageFloats + at_row, *b = stages + stage * kStageFloats + kLines * kDepth + at_column;
 #pragma unroll 2
-        for (int i = 0; i < kDepth; ++i, a += kLines, b += kLines) {
+        for (int i = k < from ? kDepth : 0; i < kDepth; ++i, a += kLines, b += kLines) {
             const float above = a[0], below = a[8];
 #pragma unroll
             for (int j = 0; j < kLines / 8; ++j) {

@@ -51,7 +51,7 @@ __device__ __forceinline__ RawPack<T, N> packed(const float (&v)[N]) {
             if constexpr (sizeof(T) == 4) {
                 reinterpret_cast<unsigned*>(&pack)[k] = __float_as_uint(v[k]);
             } else {
-                const __nv_bfloat162 pair = __floats2bfloat162_rn(v[2 * k], v[2 * k + 1]);
+                const auto pair = __floats2bfloat162_rn(v[2 * k], v[2 * k + 1]);
                 reinterpret_cast<unsigned*>(&pack)[k] = reinterpret_cast<const unsigned&>(pair);
             }
         }

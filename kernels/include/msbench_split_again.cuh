@@ -89,11 +89,8 @@ __device__ __forceinline__ void multiply_again(const Planes& a, const Planes& b,
     float sums[kTile / 2], chain[kTile / 2];
 #pragma unroll
     for (int j = 0; j < kTile / 2; ++j) sums[j] = 0.0f;
-    load(x, from);
-    split(0);
-    load(x, from + kPanelK);
-    meet_again();
-    for (int k = from, stage = 0; k < end; k += kPanelK, stage ^= 1) {
+    // Begins two panels early, with what the stages happen to hold, so that there is one copy of the code that loads and splits.
+    for (int k = from - 2 * kPanelK, stage = 0; k < end; k += kPanelK, stage ^= 1) {
         const SharedAddress of = shared_address(stages) + stage * kAgainBytes, of_a = of + group * kGroupRows * kPanelRowBytes,
                             of_b = of + kAgainParts * kPlaneBytes;
         mma_fence();
@@ -107,12 +104,12 @@ __device__ __forceinline__ void multiply_again(const Planes& a, const Planes& b,
             multiply_parts(1, 0), multiply_parts(0, 1), multiply_parts(0, 0);
         }
         mma_commit();
-        if (k + kPanelK < end) split(stage ^ 1);
+        if (k + kPanelK >= from && k + kPanelK < end) split(stage ^ 1);
         load(x, k + 2 * kPanelK);
         mma_wait<0>();
         hold(chain);
 #pragma unroll
-        for (int j = 0; j < kTile / 2; ++j) sums[j] += chain[j];
+        for (int j = 0; j < kTile / 2; ++j) sums[j] = k < from ? 0.0f : sums[j] + chain[j];
         meet_again();
     }
     odd[group][own] = least_exponent(least, exponent);

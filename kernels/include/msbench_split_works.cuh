@@ -1,6 +1,8 @@
 // Tiles of a product of scaled fp16 parts (msbench_split_tiles.cuh) and slices of K, which blocks take in turn, and one without tensor cores.
 #pragma once
 
+#include <type_traits>
+
 #include "msbench_async.cuh"
 #include "msbench_plain_tile.cuh"
 #include "msbench_split.cuh"
@@ -40,12 +42,13 @@ struct OwnLine {
     bool inside;
 
     __device__ __forceinline__ void operator()(float (&x)[kPanelK], int k0) const {
-        if (group == 0) {
-#pragma unroll
-            for (int i = 0; i < kPanelK; ++i) x[i] = inside && k0 + i < end ? A.value(line, k0 + i) : 0.0f;
+        const int until = inside ? end : 0;
+        if constexpr (std::is_same_v<Left, Lines>) {
+            take_values(x, group == 0 ? A : B, line, k0, until);
+        } else if (group == 0) {
+            take_values(x, A, line, k0, until);
         } else {
-#pragma unroll
-            for (int i = 0; i < kPanelK; ++i) x[i] = inside && k0 + i < end ? B.value(line, k0 + i) : 0.0f;
+            take_values(x, B, line, k0, until);
         }
     }
 };

@@ -150,7 +150,7 @@ cudaError_t launch_tiles(const scalar_t* X, scalar_t* Y, const Slices& slices, i
 }
 
 // The launch behind the slices, in which tiles are counted by 64 bytes. Few streams are for few warps; in fp32 so are many, whose
-// warps have longer chunks in return. By the type and not by MSBENCH_WITHOUT_BF16, which a source that says bf16, if in a comment, goes without.
+// warps have longer chunks in return. By the type and not by MSBENCH_WITHOUT_BF16, which a source that uses bf16 besides goes without.
 template <typename T>
 cudaError_t multiply_sliced(const T* X, T* Y, const Slices& slices, int cols, int64_t K, cudaStream_t stream) {
     if constexpr (std::is_same_v<T, float>) {

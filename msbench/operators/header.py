@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from msbench.lexemes import code
 from msbench.model import Candidate, Entry
 from msbench.spec import Array, Operator, Precision, Task
 
@@ -30,7 +31,9 @@ def entry(op: Operator, candidate: Candidate) -> Entry:
     """How a worker's calls reach a candidate's function: by the kernel contract unless it says otherwise."""
     if candidate.entry:
         return candidate.entry
-    with_bf16 = candidate.precision is Precision.BF16 or _NAMES_BF16.search(candidate.source) is not None
+    with_bf16 = candidate.precision is Precision.BF16 or any(
+        _NAMES_BF16.search(part[0]) for part in code(candidate.source)
+    )
     return Entry(header(Task(op, candidate.precision), with_bf16), "", op.name, prototype(op))
 
 
