@@ -211,9 +211,9 @@ def test_keys_come_in_runs_as_long_as_chunks(seed: int, count: int) -> None:
     assert ends[0] in [-(-count // n) for n in blocks] or (len(ends) < 16 and ends[0].bit_count() in (1, 4))
 
 
-@pytest.mark.parametrize("size", [1536, 2048, 2560, 3840])
+@pytest.mark.parametrize(("size", "least"), [(1536, 8), (2048, 8), (2304, 3), (2560, 8), (3840, 8)])
 @pytest.mark.parametrize("distribution", ["sorted", "runs", "descending"])
-def test_keys_are_in_order_inside_of_chunks_of_many_a_size(size: int, distribution: str) -> None:
+def test_keys_are_in_order_inside_of_chunks_of_many_a_size(size: int, least: int, distribution: str) -> None:
     hidden = 0
     for seed in range(30):
         drawn = np.asarray(keys.draw(Draw(np, "test", str(seed)), "x", 100_003, distribution))
@@ -221,7 +221,7 @@ def test_keys_are_in_order_inside_of_chunks_of_many_a_size(size: int, distributi
         ends = np.flatnonzero(steps < 0) + 1
         assert len(ends) == 1 or distribution == "runs"
         hidden += bool((ends % size == 0).all())
-    assert hidden >= 8
+    assert hidden >= least
 
 
 def test_zeros_have_both_signs_and_few_terms_are_few() -> None:

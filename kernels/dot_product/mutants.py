@@ -5,6 +5,7 @@ by chance too often. The one output is a sum of random signs, so that what leave
 not lost beside the rounding of the others.
 """
 
+from msbench.operators.mistakes import skipped_zeros
 from msbench.operators.mutants import Mutant
 
 MUTANTS = (
@@ -28,5 +29,8 @@ MUTANTS = (
             ("sum += sums[block];", "sum = static_cast<__nv_bfloat16>(sum + sums[block]);"),
         ),
         applies=lambda N: N >= 256,
+    ),
+    skipped_zeros(
+        "static_cast<float>(X[i]) * static_cast<float>(Y[i])", "X[i]", lambda N: N % 2 == 0, distribution="opposed"
     ),
 )

@@ -17,6 +17,16 @@ def bound(xp, u, out, X, Y, N):
     return bounds.rounded(xp, bounds.FP32_ROUNDOFF, out["out"], error)
 
 
+def inputs(rng, distribution, N):
+    """``opposed``: zeros against a NaN or an infinity, which no kernel may leave out; X is zero where N is even, else Y."""
+    if distribution != "opposed":
+        return {name: rng.floats(name, (N,), distribution, kinds=patchwork.SMALL) for name in "XY"}
+    zero, other = "YX" if N % 2 else "XY"
+    drawn = {zero: rng.floats(zero, (N,), "zeros"), other: rng.floats(other, (N,), "uniform")}
+    drawn[other][rng.position("place", N)] = (float("nan"), float("inf"), float("-inf"))[rng.position("value", 3)]
+    return drawn
+
+
 def case(n, split):
     return Case((("N", n),), split)
 
@@ -33,8 +43,8 @@ OPERATOR = Operator(
         case(2**27, Split.LARGE),
         case(1_000_003, Split.ODD),
     ),
-    distributions=STANDARD_DISTRIBUTIONS,
-    kinds=patchwork.SMALL,
+    inputs=inputs,
+    distributions=(*STANDARD_DISTRIBUTIONS, "opposed"),
     reference=reference,
     bound=bound,
     nbytes=lambda itemsize, N: 2 * N * itemsize + 4,

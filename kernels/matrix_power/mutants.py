@@ -1,6 +1,6 @@
 """Wrong kernels that the check must reject."""
 
-from msbench.operators.mistakes import dropped_last_tile
+from msbench.operators.mistakes import dropped_last_tile, skipped_zeros
 from msbench.operators.mutants import Mutant
 from msbench.spec import Precision
 
@@ -70,4 +70,10 @@ MUTANTS = (
         precisions=(Precision.BF16,),
     ),
     dropped_last_tile("if (row >= N || column >= N) return;", "N", "N * N"),
+    skipped_zeros(
+        "static_cast<float>(left[row * N + k]) * static_cast<float>(right[k * N + column])",
+        "left[row * N + k]",
+        lambda N, P: P == 2 and N >= 16,  # higher powers have no zeros
+        distribution="nan",
+    ),
 )

@@ -146,7 +146,8 @@ def inputs(rng, distribution, N, P):
         matrix[rng.xp.arange(N), order] = values
         return {"A": matrix}
     if distribution == "nan":
-        matrix = rng.floats("A", (N, N), "uniform")
+        # Half of it zeros, whose products with a NaN no kernel may leave out.
+        matrix = rng.floats("A", (N, N), "uniform") * rng.integers("zeros", (N, N), 0, 2).astype("float32")
         matrix.reshape(-1)[rng.position("nan", N * N)] = float("nan")
     else:
         matrix = rng.floats("A", (N, N), distribution, axis=1, kinds=("uniform", "few", "zeros", "tiny"))

@@ -30,6 +30,7 @@ HARMLESS = ("zeros", "ties")
 DOTS = 8
 """The most elements that are anything else there. 64 samples seldom meet one."""
 _DOT = 8.0  # their size, at most
+_ODD = (45, 15, 15, 1)  # what chunks are cut at, times a power of two; short arrays have the smaller ones
 
 _STRUCTURED = 8  # once in so many times small integers have none, else one element breaks it
 _APART = 8  # powers of two, which a number and its negative are apart
@@ -209,14 +210,14 @@ def _mirrored(rng: Any, name: str, length: int) -> Any:
 
 
 def chunk(rng: Any, name: str, size: int) -> int:
-    """A length up to half of ``size``: what several blocks of each of a GPU's multiprocessors have, or else 2^k or 15·2^k.
+    """A length up to half of ``size``: what several blocks of each of a GPU's multiprocessors have, or else an odd number of ``_ODD`` times 2^k.
 
-    The latter is more than a sixteenth of the size: whole chunks of 2^k, 3·2^k and 5·2^k elements end there, for many k.
+    The latter is more than a sixteenth of the size: whole chunks of 2^k, 3·2^k, 5·2^k and 9·2^k elements end there, for many k.
     """
     most, blocks = size // 2, MULTIPROCESSORS * 2 ** rng.position(f"{name} blocks", 4)
     if size >= FEWEST_EACH * blocks and not rng.position(f"{name} one each", 3):
         return int(-(-size // blocks))
-    odd = 15 if most >= 15 and rng.position(f"{name} odd", 3) else 1
+    odd = next(odd for odd in _ODD[rng.position(f"{name} odd", len(_ODD)) :] if odd <= most or odd == 1)
     return int(odd * 2 ** max(0, (most // odd).bit_length() - 1 - rng.position(f"{name} chunk", 3)))
 
 

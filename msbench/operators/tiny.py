@@ -110,7 +110,7 @@ def _smallest(op: Operator) -> dict[str, int] | None:
 
 def _usual(rng: random.Random, op: Operator, number: int) -> dict[str, int] | None:
     """Every other time dimensions of the same range have the same size; those with few values have small ones, those of a public case, or
-    powers of two, equal ones where ranges are the same: windows that lie side by side, with padding.
+    equal ones where ranges are the same: windows that lie side by side, with padding.
     """
     few = [dim for dim in op.dims if dim.high - dim.low < _FEW]
     others = [dim for dim in op.dims if dim not in few]
@@ -121,7 +121,7 @@ def _usual(rng: random.Random, op: Operator, number: int) -> dict[str, int] | No
     for attempt in range(_TRIES):
         public = dict(rng.choice(op.cases).dims)
         drawn = {dim.name: min(dim.high, dim.low + rng.randrange(_SMALL)) for dim in few}
-        windows = (drawn, {dim.name: public[dim.name] for dim in few}, _equal(rng, few))[number % 3]
+        windows = (drawn, {dim.name: public[dim.name] for dim in few}, _equal(rng, few, number))[number % 3]
         free = list(ranges.values()) if alike else others
         limits = _limits(rng, [dim.name for dim in free], SQUARE_ELEMENTS // len(op.arrays))
         sizes = {dim.name: _size(rng, dim, limits[dim.name]) for dim in free}
@@ -133,8 +133,9 @@ def _usual(rng: random.Random, op: Operator, number: int) -> dict[str, int] | No
     return None
 
 
-def _equal(rng: random.Random, few: list[Dim]) -> dict[str, int]:
-    side = 2 ** rng.randint(1, 3)
+def _equal(rng: random.Random, few: list[Dim], number: int) -> dict[str, int]:
+    """Sides in turn a power of two and an odd one."""
+    side = rng.choice((3, 5)) if number % 2 else 2 ** rng.randint(1, 3)
     ranges = [(dim.low, dim.high) for dim in few]
     return {
         dim.name: min(
