@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from msbench import resources
 from msbench.errors import WorkerError
@@ -29,19 +30,22 @@ class CheckCompilers:
         self._idle: list[WorkerProcess] = []
 
     def expect(self, operators: Sequence[Operator]) -> None:
-        """These come next: have processes load CuPy meanwhile, as many as there are cores, unless all is compiled. They use no GPU yet."""
-        if any(op.folder and not self._done(op).exists() for op in operators):
+        """These come next, beside others: have processes load CuPy meanwhile, as many as there are cores, unless all is compiled. They use no GPU yet."""
+        if any(op.folder and not self._is_done(op, beside_others=True) for op in operators):
             self._idle += [self._started() for _ in range(os.cpu_count() or 1)]
 
-    def compile(self, op: Operator, processes: int = 1) -> None:
-        """See ``protocols.Compiles``; done once for an operator and harness. A check tells what fails."""
-        if not op.folder or (done := self._done(op)).exists():
+    def compile(self, op: Operator, processes: int = 1, seed: int | None = None) -> None:
+        """See ``protocols.Compiles``; done once for an operator and harness, whatever the seed. A check tells what fails."""
+        beside_others = seed is not None
+        if not op.folder or self._is_done(op, beside_others):
             return
         with suppress(WorkerError, OSError), ThreadPoolExecutor(processes) as threads:
-            parts = range(processes)
-            begun = [threads.submit(self._part, op.name, Path(op.folder).parent, n, processes) for n in parts]
+            folder, parts = str(Path(op.folder).parent), range(processes)
+            asked = {"operator": op.name, "folder": folder, "parts": processes, "seed": seed}
+            begun = [threads.submit(self._part, **asked, part=part) for part in parts]
             for part in begun:
                 part.result()
+            done = self._done(op, beside_others)
             done.parent.mkdir(parents=True, exist_ok=True)
             done.touch()
 
@@ -50,17 +54,21 @@ class CheckCompilers:
         while self._idle:
             self._idle.pop().close()
 
-    def _done(self, op: Operator) -> Path:
-        """What is there once an operator's checks are compiled."""
-        return resources.cache_dir() / "checks" / digest("checks", *self._for, harness_digest(op))
+    def _is_done(self, op: Operator, beside_others: bool) -> bool:
+        return self._done(op, False).exists() or (beside_others and self._done(op, True).exists())
 
-    def _part(self, operator: str, folder: Path, part: int, parts: int) -> None:
+    def _done(self, op: Operator, beside_others: bool) -> Path:
+        """What is there once an operator's checks are compiled, all or those that are computed on the device beside others."""
+        kind = "checks beside others" if beside_others else "checks"
+        return resources.cache_dir() / "checks" / digest(kind, *self._for, harness_digest(op))
+
+    def _part(self, **asked: Any) -> None:
         try:
             process = self._idle.pop()
         except IndexError:
             process = self._started()
         try:
-            process.call("compile", _LIMIT_S, operator=operator, folder=str(folder), part=part, parts=parts)
+            process.call("compile", _LIMIT_S, **asked)
         except WorkerError:
             process.close()
             raise

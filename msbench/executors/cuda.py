@@ -149,9 +149,9 @@ class CudaExecutor:
             ceilings = self.ceilings()
         return Beside(self.gpu, self.toolchain, ceilings, self._runner_binary, os.getpid())
 
-    def compile_checks(self, op: Operator, processes: int = 1) -> None:
+    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> None:
         """See ``protocols.Compiles``."""
-        self._compilers.compile(op, processes)
+        self._compilers.compile(op, processes, seed)
 
     def checks_compiled(self) -> None:
         """See ``protocols.Compiles``."""

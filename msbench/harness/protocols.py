@@ -260,8 +260,11 @@ class TakesTurns(Protocol):
 class Compiles(Protocol):
     """An executor that compiles what checks run on the device besides kernels, which takes longer than a check."""
 
-    def compile_checks(self, op: Operator, processes: int = 1) -> None:
-        """Have that ready for an operator; called from several threads."""
+    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> None:
+        """Have that ready for an operator; called from several threads.
+
+        With a ``seed``, only what is computed on a device that others share, where the operator's cases are checked by a plan with that.
+        """
 
     def checks_compiled(self) -> None:
         """No more will be compiled: what did that may end."""

@@ -442,15 +442,23 @@ def test_what_checks_launch_is_compiled_once_and_failing_is_no_harm(
     Process.fails = False
     executor.compile_checks(op)
     executor.compile_checks(op)
-    assert asked == [{"operator": "softmax", "folder": str(Path(op.folder).parent), "part": 0, "parts": 1}] * 2
+    executor.compile_checks(op, seed=7)  # all of them are
+    once = {"operator": "softmax", "folder": str(Path(op.folder).parent), "part": 0, "parts": 1, "seed": None}
+    assert asked == [once] * 2
     asked.clear()
-    executor.compile_checks(other, processes=3)
+    executor.compile_checks(other, processes=3, seed=7)
+    executor.compile_checks(other, seed=8)
+    assert {one["seed"] for one in asked} == {7}
     assert sorted((one["part"], one["parts"]) for one in asked) == [(0, 3), (1, 3), (2, 3)]
     assert 1 <= len(alive) <= 3  # one of them is the first operator's
     executor.checks_compiled()
     assert not alive
     executor.beside([op, other])
     assert not alive  # all is compiled
+    asked.clear()
+    executor.compile_checks(other)
+    assert [one["seed"] for one in asked] == [None]  # in `eval`, more is computed there
+    executor.checks_compiled()
     executor.beside([op, operators.load("relu")])
     assert len(alive) == (os.cpu_count() or 1)
     executor.close()

@@ -428,7 +428,7 @@ def test_trusted_baselines_are_launched_once_on_a_case_where_only_right_results_
 class Compiling(FakeExecutor):
     """Compiles what checks run, in processes that end before the first of them."""
 
-    def compile_checks(self, op: Operator, processes: int = 1) -> None:
+    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> None:
         self.groups.append([op.name, str(processes >= 1)])
 
     def checks_compiled(self) -> None:

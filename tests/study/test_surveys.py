@@ -26,7 +26,7 @@ class _Shared(CpuExecutor):
     def beside(self, operators: Sequence[Operator] = ()) -> Callable[[], CpuExecutor]:
         return partial(CpuExecutor, self._compiler)
 
-    def compile_checks(self, op: Operator, processes: int = 1) -> None:
+    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> None:
         self.compiled.append(op.name)
 
     def checks_compiled(self) -> None: ...

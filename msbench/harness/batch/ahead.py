@@ -38,6 +38,7 @@ class ChecksAhead:
         self._executor = executor
         shortest = sorted(jobs, key=lambda job: job.check_s)[:1]
         operators = {job.task.operator.name: job.task.operator for job in (*shortest, *jobs)}
+        self._seeds = {job.task.operator.name: job.plan.seed for job in jobs}
         self.operators = list(operators.values()) if isinstance(executor, Divisible) and len(operators) > 1 else []
         self._pool = ThreadPoolExecutor(CORES, thread_name_prefix="msbench-compiling")  # all checks wait for these
         self._begun: dict[str, Future[None]] = {}
@@ -65,7 +66,7 @@ class ChecksAhead:
         assert isinstance(executor, Compiles)
         try:
             wait([first] if first else [])
-            executor.compile_checks(op, processes=1 if first else CORES)
+            executor.compile_checks(op, processes=1 if first else CORES, seed=self._seeds[op.name])
         finally:
             with self._counting:
                 self._left -= 1

@@ -1,7 +1,7 @@
 """Checks many tasks at once, and stops between two cases whenever something is to be measured.
 
-Only timing needs the device to itself. So checks go on until twice as many tasks have passed theirs as are still at it, or, where no
-more have room, half as many; where no more are left, until all have, or nobody has for some seconds. Then nobody begins another case,
+Only timing needs the device to itself. So checks go on until twice as many tasks have passed theirs as are still at it and as many
+are left, or, where no more have room, half as many; where fewer are left, until all have, or nobody has for some seconds. Then nobody begins another case,
 what passed is measured, and the others go on where they were. A task whose check takes long holds up no other for longer than that:
 short ones are always begun beside those.
 
@@ -123,7 +123,8 @@ class Checking:
 
     def _is_enough(self) -> bool:
         if self._has_room():  # for one more, as soon as a referee is free
-            return len(self._checked) >= _PATIENCE * len(self._referees.all)
+            left = len(self._queue) + len(self._begun)
+            return min(len(self._checked), left) >= _PATIENCE * len(self._referees.all)  # few would keep few at work
         if not self._queue and time.monotonic() < self._last_checked + _LULL_S:
             return bool(self._checked and not self._begun)
         return len(self._checked) >= max(1, len(self._begun) / 2)
@@ -264,7 +265,8 @@ class Checking:
 
             turn.enter(alone=False)
             asked: Hears = {"enter": enter, "leave": inside.close, "take_turn": turn.enter, "leave_turn": turn.leave}
-            return self._called(referee, job, asked, "finish", number, command)
+            is_last = not self._queue and not self._begun  # no check goes on meanwhile
+            return self._called(referee, job, asked, "finish", number, command, is_last)
 
     def _again(self, number: int, command: str) -> list[Evaluation] | JobError | None:
         """One that found the device full gets it to itself, and a second chance: once nobody else is at work, who would have to

@@ -27,9 +27,6 @@ REFEREES = 16
 PROCESSES = 72
 """The total for tasks that are checked at once is at most this."""
 
-AT_ONCE = 12
-"""More tasks are not measured side by side: those that are timed have to wait for each other. What they compare meanwhile is compared together."""
-
 _BEGINNING = 2  # tasks a referee, whose builds are begun at once: they are checked before anything is measured
 _SPARE_CORES = 2  # for this process and the compilers
 _MEMORY_A_PROCESS = (
@@ -129,7 +126,7 @@ def _side_by_side(
                 progress,
                 processes=processes,
                 size=size or len(jobs),
-                at_once=_at_once(jobs),
+                at_once=1 if _by_itself(jobs) else at_work,
                 longest_first=size is None,
                 memory_bytes=memory_bytes,
             ) as checking:
@@ -147,10 +144,9 @@ def _ending(referees: Referees) -> Iterator[None]:
         raise
 
 
-def _at_once(jobs: Sequence[Job]) -> int:
-    """How many tasks are measured side by side: one where a profiler runs, or where the host's time counts."""
-    by_itself = any(job.plan.profile or job.plan.whole_calls for job in jobs)
-    return 1 if by_itself else max(1, min(AT_ONCE, CORES * 3 // 4))
+def _by_itself(jobs: Sequence[Job]) -> bool:
+    """Whether each is measured while no other is: where a profiler runs, or where the host's time counts."""
+    return any(job.plan.profile or job.plan.whole_calls for job in jobs)
 
 
 def _fitting(device: Device) -> int:

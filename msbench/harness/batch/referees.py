@@ -335,14 +335,18 @@ class _Referee:
             self._held[number] = _Held(held.group, held.spans, held.processes.pop_all())
         return _recorded(held)
 
-    def finish(self, number: int, command: str) -> tuple[list[Evaluation], Recorded | None]:
-        """Measure a job that was checked. Raises what ``Group.finish`` raises."""
+    def finish(self, number: int, command: str, ends: bool) -> tuple[list[Evaluation], Recorded | None]:
+        """Measure a job that was checked, and end its processes if it ``ends`` them. Raises what ``Group.finish`` raises."""
         if number in self._put_by:
             self._held[number] = self._put_by.pop(number)
         held = self._held[number]
         self._coordinator.begin()
         try:
-            return held.group.finish(command), _recorded(held)
+            found = held.group.finish(command), _recorded(held)
+            if ends:
+                self._coordinator.take(alone=False)  # while others compare
+                self._held.pop(number).processes.close()
+            return found
         finally:
             self._coordinator.take(alone=False)
             held.group.rest()

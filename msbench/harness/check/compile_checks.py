@@ -5,7 +5,8 @@ one process wait for each other there; processes don't, but those that check the
 the cheapest case of each distribution is checked with a kernel that is always right, since it is made of the expected
 values: what references, bounds and comparisons launch is then in the cache; those of little ``work`` launch nothing. To CuPy an array with a dimension of one element is
 another kind than one without, so the cheapest case is one for each set of dimensions that are 1, too; and it reduces many
-elements by other kernels than few, so a large case is checked besides.
+elements by other kernels than few, so a large case is checked besides. Where referees share the device, most cases are computed in the host's
+memory, and only those kinds are compiled of which a case is not.
 
 Started as ``python -m msbench.harness.check.compile_checks``; ``gpu_runner.py``'s side of it is ``executors/cuda.py``.
 """
@@ -21,7 +22,7 @@ from typing import Any
 from msbench import operators
 from msbench.harness.arena import ALIGNMENT, Arena, Layout
 from msbench.harness.check.case import CaseCheck
-from msbench.harness.check.cost import HOST_WORK, module, work
+from msbench.harness.check.cost import HOST_WORK, SHARED_HOST_WORK, module, work
 from msbench.harness.check.schedule import Scheduled, schedule
 from msbench.harness.protocols import Plan
 from msbench.harness.sandbox import wire
@@ -68,20 +69,20 @@ class Right:
         """See ``protocols.Runner``."""
 
 
-def compile_checks(op: Operator, xp: Any, part: int = 0, parts: int = 1) -> int:
+def compile_checks(op: Operator, xp: Any, part: int = 0, parts: int = 1, seed: int | None = None) -> int:
     """Check the cheapest cases of each distribution in both precisions; how many passed. Why others did not, their check tells.
 
-    Several processes may share these cases, each with one ``part`` of several.
+    Several processes may share these cases, each with one ``part`` of several. ``seed``: see ``protocols.Compiles``.
     """
     passed = 0
     cheapest: dict[tuple[str, ...], Scheduled] = {}
     largest: dict[int, Scheduled] = {}
+    kinds = None if seed is None else _beside_others(op, seed)
     for item in schedule(op, Plan(cases=op.cases), None):
         size = operators.elements(op, dict(item.case.dims))
         launches = module(op.tasks[0].at(item.case), Memory(xp)) is xp
-        if launches and work(op, item.case) <= _WORK and size <= _ELEMENTS:
-            flat = (name for name, size in item.case.dims if size == 1)
-            cheapest.setdefault((item.case.distribution, *flat), item)
+        if launches and work(op, item.case) <= _WORK and size <= _ELEMENTS and (kinds is None or _kind(item) in kinds):
+            cheapest.setdefault(_kind(item), item)
             largest[size] = item
     chosen = {item.case.id: item for item in (*cheapest.values(), *([largest[max(largest)]] if largest else []))}
     for task, item in list(product(op.tasks, chosen.values()))[part::parts]:
@@ -92,11 +93,22 @@ def compile_checks(op: Operator, xp: Any, part: int = 0, parts: int = 1) -> int:
     return passed
 
 
-def _compile(operator: str, folder: str, part: int, parts: int) -> dict[str, Any]:
+def _kind(item: Scheduled) -> tuple[str, ...]:
+    """What is drawn and compared by the same kernels: a distribution, and which dimensions are 1."""
+    return (item.case.distribution, *(name for name, size in item.case.dims if size == 1))
+
+
+def _beside_others(op: Operator, seed: int) -> set[tuple[str, ...]]:
+    """The kinds that a plan with that seed has computed on a device that referees share."""
+    plan = Plan(cases=operators.with_twins(op, op.cases), seed=seed)
+    return {_kind(item) for item in schedule(op, plan, None) if work(op, item.case) > SHARED_HOST_WORK}
+
+
+def _compile(operator: str, folder: str, part: int, parts: int, seed: int | None) -> dict[str, Any]:
     import cupy
 
     try:
-        return {"passed": compile_checks(operators.load(operator, Path(folder)), cupy, part, parts)}
+        return {"passed": compile_checks(operators.load(operator, Path(folder)), cupy, part, parts, seed)}
     finally:
         cupy.get_default_memory_pool().free_all_blocks()
 

@@ -88,7 +88,7 @@ class Divided(Plain):
     def beside(self, operators: Sequence[Operator] = ()) -> partial[Beside]:
         return partial(Beside, folder=self.folder, behaviour=self.behaviour)
 
-    def compile_checks(self, op: Operator, processes: int = 1) -> None:
+    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> None:
         time.sleep(0.01)
         (self.folder / f"compiled {op.name}").touch()
 
@@ -130,8 +130,9 @@ class ToldRunner(FakeRunner):
             told.write(f"{self.candidate.label}\n")
 
     def close(self) -> None:
-        super().close()
-        self._mark.unlink(missing_ok=True)
+        with self._executor.noted(f"end_{self.candidate.label}", self.candidate.operator):
+            super().close()
+            self._mark.unlink(missing_ok=True)
 
 
 @dataclass

@@ -134,6 +134,16 @@ def test_many_are_measured_at_once_while_many_are_left(divided: Divided, ops: Pa
     assert int(first.split()[1]) >= 4  # twice as many as the referees that go on with others
 
 
+def test_few_that_are_left_are_measured_with_those_before(
+    divided: Divided, ops: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "_fitting", lambda device: 72)
+    progress = Told()
+    wanted = jobs(ops, *(f"op{n}" for n in range(7)))
+    assert len(list(evaluate_all(divided, wanted, command="test", progress=progress))) == 7
+    assert [text for text in progress.heard if text.startswith("measuring")] == ["measuring 7 tasks"]
+
+
 def test_several_tasks_are_measured_side_by_side_but_each_is_timed_alone(
     divided: Divided, ops: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,19 +168,33 @@ def test_several_tasks_are_measured_side_by_side_but_each_is_timed_alone(
     assert together("beside") and together("elsewhere", "timed")
 
 
-def test_where_the_hosts_time_counts_tasks_are_measured_one_by_one(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_the_last_tasks_end_while_others_are_measured_but_not_timed(
+    divided: Divided, ops: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batch, "CORES", 16)
+    divided.behaviour = {"times": "all"}
+    list(evaluate_all(divided, jobs(ops, *(f"op{n}" for n in range(4))), command="test", progress=Told()))
+    lines = [line.split() for line in (divided.folder / "timeline").read_text().splitlines()]
+    timed, ends = ([(float(a), float(b)) for what, a, b in lines if what == kind] for kind in ("timed", "end_right"))
+    assert min(ends) < max(timed)  # op0 takes long
+    assert not [1 for end in ends for one in timed if end[0] < one[1] and one[0] < end[1]]
+
+
+def test_where_the_hosts_time_counts_tasks_are_measured_one_by_one(ops: Path) -> None:
     usual, other = jobs(ops, "op0", "op1")
-    for changed, number in (({}, 12), ({"profile": True}, 1), ({"whole_calls": True}, 1)):
-        assert batch._at_once([usual, replace(other, plan=replace(other.plan, **changed))]) == number
-    monkeypatch.setattr(batch, "CORES", 1)
-    assert batch._at_once([usual, other]) == 1
+    for changed, alone in (({}, False), ({"profile": True}, True), ({"whole_calls": True}, True)):
+        assert batch._by_itself([usual, replace(other, plan=replace(other.plan, **changed))]) is alone
 
 
 def test_idle_processes_give_back_what_they_do_not_need(divided: Divided, ops: Path) -> None:
-    list(evaluate_all(divided, jobs(ops, "op0", "op1"), command="test", progress=Told(), batch=2))
-    for name in ("op0", "op1"):  # those that are left, after the check and after being measured
-        assert (divided.folder / f"rested {name}").read_text().split()[-2:] == ["right"] * 2
+    wanted = jobs(ops, *(f"op{n}" for n in range(4)))
+    list(evaluate_all(divided, wanted, command="test", progress=Told(), batch=2))
+    rested = [(divided.folder / f"rested op{n}").read_text().split() for n in range(4)]
+    assert all(set(labels[-1:]) == {"right"} for labels in rested)
+    assert sorted(len(labels) for labels in rested)[-2:] == [
+        2,
+        2,
+    ]  # after the check; after being measured, while others follow
 
 
 def test_one_by_one_compilers_start_when_the_task_before_is_checked(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:

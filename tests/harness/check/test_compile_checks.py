@@ -9,6 +9,9 @@ from msbench import operators
 from msbench.harness.arena import Arena
 from msbench.harness.check import compile_checks
 from msbench.harness.check.case import CaseCheck
+from msbench.harness.check.cost import work
+from msbench.harness.check.schedule import schedule
+from msbench.harness.protocols import Plan
 from msbench.model import Candidate
 from msbench.spec import Case, Precision, Task
 from tests.harness.fakes import OPERATOR
@@ -20,6 +23,18 @@ def test_the_cheapest_case_of_each_distribution_is_checked_in_both_precisions(mo
     assert sum(compile_checks.compile_checks(OPERATOR, np, part, 3) for part in range(3)) == passed
     monkeypatch.setattr(compile_checks, "_ELEMENTS", 1)
     assert compile_checks.compile_checks(OPERATOR, np) == 0
+
+
+def test_beside_others_only_what_is_computed_on_the_device_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = compile_checks.compile_checks(OPERATOR, np)
+
+    def compiled(limit: float) -> int:
+        monkeypatch.setattr(compile_checks, "SHARED_HOST_WORK", limit)
+        return compile_checks.compile_checks(OPERATOR, np, seed=3)
+
+    largest = max(work(OPERATOR, item.case) for item in schedule(OPERATOR, Plan(cases=OPERATOR.cases, seed=3), None))
+    assert compiled(largest) == 0
+    assert 0 < compiled(largest - 1) < compiled(0) <= every
 
 
 @pytest.mark.parametrize("name", ["softmax", "top_k", "spmv_csr"])
