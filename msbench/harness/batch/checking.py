@@ -7,6 +7,8 @@ short ones are always begun beside those.
 
 Several tasks are measured at once: while one is timed, nobody else is at work on the device, but what comes before, in between and
 afterwards (inputs, references, comparing) they do side by side.
+
+A check begins with the cases that are computed in the host's memory; the others wait until what they run on the device is compiled.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from msbench.harness.batch.job import Job, JobError, caught
 from msbench.harness.batch.referees import Assignment, Hears, Referee, Referees
 from msbench.harness.batch.room import Room
 from msbench.harness.batch.turns import Turn, Turns
+from msbench.harness.check.cost import SHARED_HOST_WORK, work
 from msbench.harness.protocols import Progress
 from msbench.model import Evaluation
 from msbench.spec import Case
@@ -158,7 +161,6 @@ class Checking:
             try:
                 self._builds.begin([job], waited_for=True)
                 self._builds.wait_for(job)
-                self._ready.wait_for(job)
                 self._come(number)
                 result = caught(partial(self._check, referee, number, job))
             except BaseException as error:
@@ -199,6 +201,8 @@ class Checking:
         with ExitStack() as inside:  # also where the referee ends in between
 
             def enter(case: Case) -> None:
+                if work(job.task.operator, case) > SHARED_HOST_WORK:  # cheaper ones come first, in the host's memory
+                    self._ready.wait_for(job)
                 inside.enter_context(self._room.enter(job.task.operator, case))
 
             hears: Hears = {**self._builds_of(job), "enter": enter, "leave": inside.close}

@@ -78,7 +78,10 @@ class Plain(FakeExecutor):
 
 @dataclass
 class Divided(Plain):
-    """``behaviour`` says what happens to the executors beside it, and at which operator."""
+    """``behaviour`` says what happens to the executors beside it, and at which operator.
+
+    ``compiled``: ``slowly``, or ``late``, once a kernel was launched.
+    """
 
     folder: Path = Path()
     behaviour: dict[str, str] = field(default_factory=dict)
@@ -89,8 +92,14 @@ class Divided(Plain):
         return partial(Beside, folder=self.folder, behaviour=self.behaviour)
 
     def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> None:
-        time.sleep(0.01)
+        began = time.perf_counter()
+        timeline = self.folder / "timeline"
+        if self.behaviour.get("compiled") == "late":
+            soon(lambda: timeline.exists() and "launch" in timeline.read_text())
+        time.sleep(2 if self.behaviour.get("compiled") == "slowly" else 0.01)
         (self.folder / f"compiled {op.name}").touch()
+        with timeline.open("a") as told:
+            told.write(f"compiled {began} {time.perf_counter()}\n")
 
     def checks_compiled(self) -> None:
         (self.folder / f"ended {len(self.told('compiled'))} compiled").touch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -166,6 +167,19 @@ def test_several_tasks_are_measured_side_by_side_but_each_is_timed_alone(
 
     assert together("timed") == together("timed", "beside") == 0
     assert together("beside") and together("elsewhere", "timed")
+
+
+@pytest.mark.parametrize(("how", "limit"), [("slowly", 0.0), ("late", math.inf)])
+def test_only_what_is_computed_on_the_device_waits_until_that_is_compiled(
+    divided: Divided, ops: Path, monkeypatch: pytest.MonkeyPatch, how: str, limit: float
+) -> None:
+    monkeypatch.setattr(checking, "SHARED_HOST_WORK", limit)
+    divided.behaviour = {"times": "all", "compiled": how}
+    list(evaluate_all(divided, jobs(ops, "op0", "op1"), command="test", progress=Told()))
+    lines = [line.split() for line in (divided.folder / "timeline").read_text().splitlines()]
+    launched = min(float(began) for what, began, _ in lines if what == "launch")
+    compiled = min(float(ended) for what, _, ended in lines if what == "compiled")
+    assert (launched > compiled) is (how == "slowly")
 
 
 def test_processes_of_the_last_tasks_end_while_others_are_measured_but_not_timed(
