@@ -49,7 +49,7 @@ MUTANTS = (
         "sum += static_cast<float>(w[k]) * static_cast<float>(x[i + k]);",
         "static_cast<float>(w[k])",
         "static_cast<float>(x[i + k])",
-        {"w": "K", "x": "N"},
+        {"x": "N"},  # 64 places of a filter are nearly all of it
         lambda N, K: K >= 64 and N >= 128 * K,
     ),
 )

@@ -56,7 +56,7 @@ MUTANTS = (
         "sum += static_cast<float>(w[a * KW + b]) * static_cast<float>(x[(i + a) * W + j + b]);",
         "static_cast<float>(w[a * KW + b])",
         "static_cast<float>(x[(i + a) * W + j + b])",
-        {"w": "KH * KW", "x": "(rows + KH - 1) * W"},
+        {"x": "(rows + KH - 1) * W"},  # 64 places of a filter are nearly all of it
         lambda H, W, KH, KW: KH * KW >= 40 and H * W >= 512 * KH * KW,
     ),
 )
