@@ -269,7 +269,7 @@ class Checking:
 
             turn.enter(alone=False)
             asked: Hears = {"enter": enter, "leave": inside.close, "take_turn": turn.enter, "leave_turn": turn.leave}
-            is_last = not self._queue and not self._begun  # no check goes on meanwhile
+            is_last = not self._queue and not self._begun  # processes of others end while checks go on
             return self._called(referee, job, asked, "finish", number, command, is_last)
 
     def _again(self, number: int, command: str) -> list[Evaluation] | JobError | None:

@@ -205,10 +205,8 @@ def test_idle_processes_give_back_what_they_do_not_need(divided: Divided, ops: P
     list(evaluate_all(divided, wanted, command="test", progress=Told(), batch=2))
     rested = [(divided.folder / f"rested op{n}").read_text().split() for n in range(4)]
     assert all(set(labels[-1:]) == {"right"} for labels in rested)
-    assert sorted(len(labels) for labels in rested)[-2:] == [
-        2,
-        2,
-    ]  # after the check; after being measured, while others follow
+    twice = [labels for labels in rested if len(labels) == 2]  # after the check, and after being measured
+    assert len(twice) == 2  # processes of the last ones end instead
 
 
 def test_one_by_one_compilers_start_when_the_task_before_is_checked(ops: Path, monkeypatch: pytest.MonkeyPatch) -> None:
