@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,31 +29,57 @@ class CheckCompilers:
         self._uuid = uuid
         self._for = (arch, cupy)
         self._idle: list[WorkerProcess] = []
+        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="msbench-compiling")
+        self._counting = threading.Lock()
 
     def expect(self, operators: Sequence[Operator]) -> None:
         """These come next, beside others: have processes load CuPy meanwhile, as many as there are cores, unless all is compiled. They use no GPU yet."""
         if any(op.folder and not self._is_done(op, beside_others=True) for op in operators):
             self._idle += [self._started() for _ in range(os.cpu_count() or 1)]
 
-    def compile(self, op: Operator, processes: int = 1, seed: int | None = None) -> None:
+    def compile(self, op: Operator, processes: int = 1, seed: int | None = None) -> Future[None]:
         """See ``protocols.Compiles``; done once for an operator and harness, whatever the seed. A check tells what fails."""
         beside_others = seed is not None
+        whole = Future[None]()
         if not op.folder or self._is_done(op, beside_others):
-            return
-        with suppress(WorkerError, OSError), ThreadPoolExecutor(processes) as threads:
-            folder, parts = str(Path(op.folder).parent), range(processes)
-            asked = {"operator": op.name, "folder": folder, "parts": processes, "seed": seed}
-            begun = [threads.submit(self._part, **asked, part=part) for part in parts]
-            for part in begun:
-                part.result()
-            done = self._done(op, beside_others)
-            done.parent.mkdir(parents=True, exist_ok=True)
-            done.touch()
+            whole.set_result(None)
+            return whole
+        asked = {"operator": op.name, "folder": str(Path(op.folder).parent), "parts": processes, "seed": seed}
+        parts = [self._pool.submit(self._part, **asked, part=part) for part in range(processes)]
+        left = len(parts)
 
-    def close(self) -> None:
+        def count(_: Future[None]) -> None:
+            nonlocal left
+            with self._counting:
+                left -= 1
+                is_last = not left
+            if is_last:
+                self._conclude(whole, parts, self._done(op, beside_others))
+
+        for part in parts:
+            part.add_done_callback(count)
+        return whole
+
+    def _conclude(self, whole: Future[None], parts: Sequence[Future[None]], done: Path) -> None:
+        try:
+            with suppress(WorkerError, OSError, CancelledError):
+                for part in parts:
+                    part.result()
+                done.parent.mkdir(parents=True, exist_ok=True)
+                done.touch()
+            whole.set_result(None)
+        except BaseException as error:
+            whole.set_exception(error)
+
+    def rest(self) -> None:
         """End what is idle."""
         while self._idle:
             self._idle.pop().close()
+
+    def close(self) -> None:
+        """Begin nothing more, and end what is idle."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.rest()
 
     def _is_done(self, op: Operator, beside_others: bool) -> bool:
         return self._done(op, False).exists() or (beside_others and self._done(op, True).exists())

@@ -149,13 +149,13 @@ class CudaExecutor:
             ceilings = self.ceilings()
         return Beside(self.gpu, self.toolchain, ceilings, self._runner_binary, os.getpid())
 
-    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> None:
+    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> Future[None]:
         """See ``protocols.Compiles``."""
-        self._compilers.compile(op, processes, seed)
+        return self._compilers.compile(op, processes, seed)
 
     def checks_compiled(self) -> None:
         """See ``protocols.Compiles``."""
-        self._compilers.close()
+        self._compilers.rest()
 
     @cached_property
     def _compilers(self) -> CheckCompilers:
@@ -454,8 +454,8 @@ class CudaExecutor:
 
     def close(self) -> None:
         """See ``protocols.Executor``."""
-        if "_compilers" in self.__dict__:
-            self._compilers.close()
+        if compilers := self.__dict__.pop("_compilers", None):
+            compilers.close()
         for runner in self._runners:
             runner.close()
         self._runners.clear()

@@ -147,15 +147,11 @@ class Group:
         if self._among_others or not isinstance(self.executor, Compiles):
             yield
             return
-        pool = ThreadPoolExecutor(1, thread_name_prefix="msbench-compiling")
-        try:
-            begun = pool.submit(self.executor.compile_checks, self._op, max(1, (os.cpu_count() or 1) // 2))
-            yield
-            with span("compile checks"):
-                begun.result()
-            self.executor.checks_compiled()
-        finally:
-            pool.shutdown(wait=False)  # an interrupted build waits for nothing
+        begun = self.executor.compile_checks(self._op, max(1, (os.cpu_count() or 1) // 2))
+        yield
+        with span("compile checks"):
+            begun.result()
+        self.executor.checks_compiled()
 
     def rest(self) -> None:
         """Make idle processes release memory that others may need. One that fails here fails when it is called."""

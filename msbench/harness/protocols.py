@@ -6,6 +6,7 @@ An executor is a module in ``msbench/executors/`` with a one-line docstring and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -260,8 +261,8 @@ class TakesTurns(Protocol):
 class Compiles(Protocol):
     """An executor that compiles what checks run on the device besides kernels, which takes longer than a check."""
 
-    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> None:
-        """Have that ready for an operator; called from several threads.
+    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> Future[None]:
+        """Begin to have that ready for an operator, after those that were begun before; done once it is, or has failed.
 
         With a ``seed``, only what is computed on a device that others share, where the operator's cases are checked by a plan with that.
         """

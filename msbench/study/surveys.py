@@ -100,16 +100,15 @@ def _side_by_side(
     spawning = get_context("spawn")
     room = _Room(spawning.Lock(), spawning.BoundedSemaphore(_ROOM))
     with ExitStack() as pools:
-        compiling = pools.enter_context(ThreadPoolExecutor(max(1, cores // 2)))
         turns = pools.enter_context(ThreadPoolExecutor(count))
         work = ProcessPoolExecutor(
             count, spawning, initializer=_start, initargs=(make, os.getpid(), room, -(-cores // count))
         )
-        for pool in (compiling, turns, work):
+        for pool in (turns, work):
             pools.callback(pool.shutdown, wait=False, cancel_futures=True)
         pools.callback(_end_processes)
         operators = {survey.task.operator.name: survey.task.operator for survey in every}
-        compiled = {name: compiling.submit(executor.compile_checks, op) for name, op in operators.items()}
+        compiled = {name: executor.compile_checks(op) for name, op in operators.items()}
 
         def take(survey: Survey) -> list[Verdict]:
             op, precision = survey.task.operator, survey.task.precision

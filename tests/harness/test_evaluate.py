@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from msbench.model import (
 )
 from msbench.spec import Case, Operator, Precision, Task
 from tests.harness.check.test_case import zeros
-from tests.harness.fakes import OPERATOR, FakeExecutor, candidate, case, right
+from tests.harness.fakes import OPERATOR, FakeExecutor, candidate, case, compiled, right
 from tests.test_roofline import CEILINGS
 
 PLAN = Plan(cases=OPERATOR.cases, heldout=2)
@@ -428,8 +429,9 @@ def test_trusted_baselines_are_launched_once_on_a_case_where_only_right_results_
 class Compiling(FakeExecutor):
     """Compiles what checks run, in processes that end before the first of them."""
 
-    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> None:
+    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> Future[None]:
         self.groups.append([op.name, str(processes >= 1)])
+        return compiled()
 
     def checks_compiled(self) -> None:
         assert not self.launches

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from multiprocessing import active_children
 from typing import ClassVar, cast
@@ -15,6 +16,7 @@ from msbench.spec import Operator, Task
 from msbench.study.mutation import Survey, Verdict
 from msbench.study.surveys import surveys
 from tests.factories import BF16, FP32
+from tests.harness.fakes import compiled
 
 
 class _Shared(CpuExecutor):
@@ -26,8 +28,9 @@ class _Shared(CpuExecutor):
     def beside(self, operators: Sequence[Operator] = ()) -> Callable[[], CpuExecutor]:
         return partial(CpuExecutor, self._compiler)
 
-    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> None:
+    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> Future[None]:
         self.compiled.append(op.name)
+        return compiled()
 
     def checks_compiled(self) -> None: ...
 

@@ -40,40 +40,40 @@ class ChecksAhead:
         operators = {job.task.operator.name: job.task.operator for job in (*shortest, *jobs)}
         self._seeds = {job.task.operator.name: job.plan.seed for job in jobs}
         self.operators = list(operators.values()) if isinstance(executor, Divisible) and len(operators) > 1 else []
-        self._pool = ThreadPoolExecutor(CORES, thread_name_prefix="msbench-compiling")  # all checks wait for these
         self._begun: dict[str, Future[None]] = {}
         self._left = len(self.operators)
         self._then = then
         self._counting = threading.Lock()
+        self._followed = threading.Event()
 
     def begin(self) -> None:
-        """Begin to; the device is this process's from here on."""
+        """Begin to; the device is this process's from here on.
+
+        The first is one that needs little besides what all operators' checks launch. All processes share that, so that the others,
+        which come to a process as soon as it has done its part, find compiled most of what they would each compile.
+        """
         if not self.operators:
             self._then()
+            self._followed.set()
             return
-        _ = self._executor.xp
-        first: Future[None] | None = None
-        for op in self.operators:
-            self._begun[op.name] = self._pool.submit(self._compile, op, first)
-            first = first or self._begun[op.name]
+        assert isinstance(self._executor, Compiles)
+        for number, op in enumerate(self.operators):
+            processes = 1 if number else CORES
+            self._begun[op.name] = self._executor.compile_checks(op, processes, self._seeds[op.name])
+        for begun in self._begun.values():
+            begun.add_done_callback(self._count)
 
-    def _compile(self, op: Operator, first: Future[None] | None) -> None:
-        """``first``: wait for that; it compiles what all operators' checks launch, which others would compile beside it.
-
-        It is one that needs little else, and several processes share that: only builds go on meanwhile.
-        """
-        executor = self._executor
-        assert isinstance(executor, Compiles)
-        try:
-            wait([first] if first else [])
-            executor.compile_checks(op, processes=1 if first else CORES, seed=self._seeds[op.name])
-        finally:
-            with self._counting:
-                self._left -= 1
-                is_last = not self._left
-            if is_last:
-                executor.checks_compiled()
+    def _count(self, _: Future[None]) -> None:
+        assert isinstance(self._executor, Compiles)
+        with self._counting:
+            self._left -= 1
+            if self._left:
+                return
+            try:
+                self._executor.checks_compiled()
                 self._then()
+            finally:
+                self._followed.set()
 
     def wait_for(self, job: Job) -> None:
         """Until it is done for a job's operator."""
@@ -81,14 +81,15 @@ class ChecksAhead:
             self._begun[job.task.operator.name].result()
 
     def wait(self) -> None:
-        """Until it is done for all."""
-        wait(self._begun.values())
+        """Until it is done for all, and what is to follow."""
+        self._followed.wait()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._counting:
+            self._left = -1  # nothing follows any more
 
 
 class BuildsAhead:

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -88,10 +89,16 @@ class Divided(Plain):
 
     loads: ClassVar[tuple[str, ...]] = ("no_such_module",)
 
+    def __post_init__(self) -> None:
+        self._compiling = ThreadPoolExecutor(8)
+
     def beside(self, operators: Sequence[Operator] = ()) -> partial[Beside]:
         return partial(Beside, folder=self.folder, behaviour=self.behaviour)
 
-    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> None:
+    def compile_checks(self, op: Operator, processes: int = 1, seed: int | None = None) -> Future[None]:
+        return self._compiling.submit(self._compile, op)
+
+    def _compile(self, op: Operator) -> None:
         began = time.perf_counter()
         timeline = self.folder / "timeline"
         if self.behaviour.get("compiled") == "late":
