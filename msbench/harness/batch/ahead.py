@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -17,6 +18,8 @@ from msbench.model import BuildResult, Candidate
 from msbench.spec import Operator
 
 CORES = os.cpu_count() or 1
+
+_NICE = 10
 
 
 @runtime_checkable
@@ -93,11 +96,11 @@ class ChecksAhead:
 
 
 class BuildsAhead:
-    """Builds that are begun before their turn, on half of the processor's cores. Those that somebody waits for have all of them."""
+    """Builds that are begun before their turn, on half of the processor's cores and behind all else. Those that somebody waits for have all of them."""
 
     def __init__(self, build: Build) -> None:
         self._build_one = build
-        self._ahead = ThreadPoolExecutor(max(1, CORES // 2), thread_name_prefix="msbench-ahead")
+        self._ahead = ThreadPoolExecutor(max(1, CORES // 2), thread_name_prefix="msbench-ahead", initializer=_make_way)
         self._now = ThreadPoolExecutor(CORES, thread_name_prefix="msbench-build")
         self._begun: dict[str, Future[BuildResult]] = {}
         self._beginning = threading.Lock()
@@ -130,3 +133,9 @@ class BuildsAhead:
     def __exit__(self, *_: object) -> None:
         for pool in (self._ahead, self._now):
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _make_way() -> None:
+    """What this thread starts has a processor's core only where nothing else wants it. On Linux, each thread has a priority of its own."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, 0, _NICE)

@@ -73,13 +73,13 @@ def _one_by_one(
     executor: Executor, jobs: Sequence[Job], command: str, progress: Progress, build: Build | None
 ) -> Results:
     with BuildsAhead(build or executor.build) as builds, ExitStack() as compiling:
-        builds.begin(jobs[:1])
+        builds.begin(jobs[:1], waited_for=True)
         if executor.measures:
             executor.ceilings()  # before anything else uses the device
         ready = compiling.enter_context(ChecksAhead(executor, jobs))
         ready.begin()
         for job, following in zip_longest(jobs, jobs[1:]):
-            builds.begin([job])
+            builds.begin([job], waited_for=True)
             ready.wait()
             with Group(
                 executor,

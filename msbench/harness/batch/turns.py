@@ -15,43 +15,55 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._queues: dict[bool, deque[object]] = {True: deque(), False: deque()}  # by whether they are to be alone
+        self._lock = threading.Lock()
+        self._queues: dict[bool, deque[threading.Event]] = {
+            True: deque(),
+            False: deque(),
+        }  # by whether they are to be alone
         self._inside = 0
         self._alone = False
         self._ended = False
 
     def enter(self, *, alone: bool) -> None:
         """Wait for that, and be at work until ``leave``. Raises Ended."""
-        turn = object()
-        with self._changed:
-            self._queues[alone].append(turn)
-            self._changed.wait_for(lambda: self._ended or self._may_enter(turn, alone))
-            self._queues[alone].remove(turn)
+        turn = threading.Event()  # each waits for its own: to wake all at every turn takes longer than most turns
+        with self._lock:
             if self._ended:
                 raise Ended
-            self._inside += 1
-            self._alone = alone
-            self._changed.notify_all()
+            self._queues[alone].append(turn)
+            self._admit()
+        turn.wait()
+        if self._ended:
+            raise Ended
 
-    def _may_enter(self, turn: object, alone: bool) -> bool:
-        if self._inside:
-            return not self._alone and not alone
-        waiting = self._queues[True]
-        return waiting[0] is turn if alone else not waiting
+    def _admit(self) -> None:
+        """Let in who may enter now."""
+        alone, others = self._queues[True], self._queues[False]
+        if not self._inside and alone:
+            self._alone = True
+            self._let_in(alone)
+        elif not self._inside or not self._alone:
+            self._alone = False
+            while others:
+                self._let_in(others)
+
+    def _let_in(self, queue: deque[threading.Event]) -> None:
+        self._inside += 1
+        queue.popleft().set()
 
     def leave(self) -> None:
         """Be at work no longer."""
-        with self._changed:
+        with self._lock:
             self._inside -= 1
-            self._alone = False
-            self._changed.notify_all()
+            self._admit()
 
     def end(self) -> None:
         """Nobody enters any more."""
-        with self._changed:
+        with self._lock:
             self._ended = True
-            self._changed.notify_all()
+            for queue in self._queues.values():
+                while queue:
+                    queue.popleft().set()
 
 
 class Turn:

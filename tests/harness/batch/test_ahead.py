@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -39,6 +42,25 @@ def test_what_is_waited_for_is_built_at_once(tmp_path: Path, monkeypatch: pytest
                 one.id for one in job.candidates
             ]
     assert len(built) == len(set(built)) == 6
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a thread has no priority of its own")
+def test_what_is_built_ahead_makes_way_for_all_else(tmp_path: Path) -> None:
+    priorities = dict[str, int]()
+
+    def build(op: Operator, candidate: Candidate) -> BuildResult:
+        asked = "import os; print(os.getpriority(os.PRIO_PROCESS, 0))"
+        told = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True).stdout  # as a compiler
+        priorities[op.name] = int(told)
+        return Plain().build(op, candidate)
+
+    ahead_of_turn, waited_for = jobs(tmp_path, "ahead", "waited")
+    with BuildsAhead(build) as builds:
+        builds.begin([ahead_of_turn])
+        builds.begin([waited_for], waited_for=True)
+        for job in (ahead_of_turn, waited_for):
+            builds.wait_for(job)
+    assert priorities["ahead"] > priorities["waited"] == os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def test_what_is_to_follow_the_compiled_checks_follows_them_all_or_at_once_if_there_are_none(tmp_path: Path) -> None:

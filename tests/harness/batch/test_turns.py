@@ -47,6 +47,20 @@ def test_those_that_want_to_be_alone_have_their_turns_one_after_another_and_the_
     for thread in threads:
         thread.join(10)
     assert order[3] == "alone 3" and sorted(order[4:]) == ["beside 1", "beside 2"]
+    first.enter(alone=True)
+    ended = list[str]()
+
+    def wait() -> None:
+        try:
+            Turn(turns).enter(alone=True)
+        except Ended:
+            ended.append("told")
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    soon(lambda: len(turns._queues[True]) == 1)
     turns.end()
+    waiting.join(10)
+    assert ended == ["told"]
     with pytest.raises(Ended):
-        first.enter(alone=False)
+        Turn(turns).enter(alone=False)
