@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -21,8 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from msbench import operators
-from msbench.errors import DeviceError, ExecutorError, ToolchainError, WorkerCrashed
+from msbench.errors import DeviceError, ExecutorError, ToolchainError
 from msbench.executors import Options, _check_compilers, cuda
 from msbench.executors.cuda import CudaExecutor
 from msbench.gpu import devices as gpus
@@ -43,7 +41,7 @@ from msbench.spec import Case, Operator, Precision, Task
 from tests.gpu.fake_gpu import MODES, OPERATOR, FakeGpu, scale, tools
 from tests.gpu.profile.test_bottleneck import CEILINGS
 from tests.gpu.profile.test_ncu import CALLED_TWICE, LISTING, OUTPUT
-from tests.harness.batch.divided import operator, soon
+from tests.harness.batch.divided import operator
 
 GPU = gpus.Gpu(0, "GPU-fake", "Fake H200", (9, 0), 132, 141 << 30, 60 << 20)
 
@@ -412,98 +410,13 @@ def test_beside_it_others_know_what_it_knows_and_see_no_other_gpu(
     assert made._nvml._coordinator == os.getpid()  # whose family all are
 
 
-def test_what_checks_launch_is_compiled_once_and_failing_is_no_harm(
-    executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch
+def test_it_compiles_nothing_for_an_operator_without_a_file_and_may_be_used_after_its_end(
+    executor: CudaExecutor,
 ) -> None:
-    asked: list[dict[str, Any]] = []
-    alive: list[Process] = []
-
-    class Process:
-        fails = True
-
-        def __init__(self, argv: list[str], *, env: dict[str, str]) -> None:
-            assert argv[1:] == ["-P", "-m", "msbench.harness.check.compile_checks"]
-            assert env["CUDA_VISIBLE_DEVICES"] == "GPU-fake"
-            alive.append(self)
-
-        def close(self) -> None:
-            alive.remove(self)
-
-        def call(self, command: str, timeout_s: float, **payload: Any) -> None:
-            asked.append(payload)
-            if self.fails:
-                raise WorkerCrashed("It ran out of memory.")
-
-    monkeypatch.setattr(_check_compilers, "WorkerProcess", Process)
-    executor.compile_checks(OPERATOR).result(10)
-    assert not asked  # an operator that no file declares
-    op, other = operators.load("softmax"), operators.load("gelu")
-    executor.compile_checks(op).result(10)
-    assert not alive
-    Process.fails = False
-    executor.compile_checks(op).result(10)
-    executor.compile_checks(op).result(10)
-    executor.compile_checks(op, seed=7).result(10)  # all of them are
-    once = {"operator": "softmax", "folder": str(Path(op.folder).parent), "part": 0, "parts": 1, "seed": None}
-    assert asked == [once] * 2
-    asked.clear()
-    executor.compile_checks(other, processes=3, seed=7).result(10)
-    executor.compile_checks(other, seed=8).result(10)
-    assert {one["seed"] for one in asked} == {7}
-    assert sorted((one["part"], one["parts"]) for one in asked) == [(0, 3), (1, 3), (2, 3)]
-    assert 1 <= len(alive) <= 3  # one of them is the first operator's
-    executor.checks_compiled()
-    assert not alive
-    executor.beside([op, other])
-    assert not alive  # all is compiled
-    asked.clear()
-    executor.compile_checks(other).result(10)
-    assert [one["seed"] for one in asked] == [None]  # in `eval`, more is computed there
-    executor.checks_compiled()
-    executor.beside([op, operators.load("relu")])
-    assert len(alive) == (os.cpu_count() or 1)
-    executor.close()
-    assert not alive
-
-
-def test_operators_share_processes_in_their_order_and_what_is_not_begun_is_given_up_at_the_end(
-    executor: CudaExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, go_on = list[tuple[str, int]](), threading.Event()
-
-    class Process:
-        def __init__(self, *_: object, **__: object) -> None: ...
-
-        def close(self) -> None: ...
-
-        def call(self, command: str, timeout_s: float, **asked: Any) -> None:
-            begun.append((asked["operator"], asked["part"]))
-            go_on.wait(10)
-            if asked["operator"] == "relu":
-                raise ZeroDivisionError
-
-    monkeypatch.setattr(_check_compilers, "WorkerProcess", Process)
-    monkeypatch.setattr(_check_compilers.os, "cpu_count", lambda: 2)
-    first, second, third = (
-        executor.compile_checks(operators.load(name), processes)
-        for name, processes in (("softmax", 3), ("relu", 1), ("gelu", 1))
-    )
-    soon(lambda: len(begun) == 2)
-    go_on.set()
-    first.result(10)
-    with pytest.raises(ZeroDivisionError):  # a mistake of ours
-        second.result(10)
-    third.result(10)
-    assert [name for name, _ in begun] == ["softmax"] * 3 + ["relu", "gelu"]
-    go_on.clear()
-    several = executor.compile_checks(operators.load("relu"), 3)
-    soon(lambda: len(begun) == 7)
-    executor.close()
-    go_on.set()
-    assert isinstance(several.exception(10), ZeroDivisionError)
-    assert len(begun) == 7
-    several = executor.compile_checks(operators.load("softmax"), 3)
-    assert several.done() and several.result() is None  # was done
+    for _ in range(2):
+        executor.compile_checks(OPERATOR).result(10)
+        executor.checks_compiled()
+        executor.close()
 
 
 def test_ceilings_come_from_the_store(executor: CudaExecutor) -> None:

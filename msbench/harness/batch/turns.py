@@ -16,10 +16,8 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._queues: dict[bool, deque[threading.Event]] = {
-            True: deque(),
-            False: deque(),
-        }  # by whether they are to be alone
+        # By whether they are to be alone.
+        self._queues: dict[bool, deque[threading.Event]] = {True: deque(), False: deque()}
         self._inside = 0
         self._alone = False
         self._ended = False
