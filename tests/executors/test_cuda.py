@@ -383,7 +383,7 @@ def test_tasks_side_by_side_are_checked_and_measured_in_the_same_processes(
     told.mkdir()
     real = executor.beside()
     monkeypatch.setattr(executor, "beside", lambda _: FakeBeside(real, fake.shared, fake.runtime, told))
-    monkeypatch.setattr(batch, "CORES", 4)
+    monkeypatch.setattr(batch, "CORES", 2)
     once = dataclasses.replace(plan(), sittings=1)
     op = operator(tmp_path / "ops", "scale", "tests.gpu.fake_gpu")
     jobs = [Job(Task(op, Precision.FP32), (candidate(f"{n} a"), candidate(f"{n} b")), once) for n in range(3)]

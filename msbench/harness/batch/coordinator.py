@@ -28,7 +28,6 @@ PROCESSES = 72
 """The total for tasks that are checked at once is at most this."""
 
 _BEGINNING = 2  # tasks a referee, whose builds are begun at once: they are checked before anything is measured
-_SPARE_CORES = 2  # for this process and the compilers
 _MEMORY_A_PROCESS = (
     7 * 2**28
 )  # of the device and of the host: several times what it takes, as large cases need the rest
@@ -108,7 +107,7 @@ def _side_by_side(
     ordered = list(jobs) if size else sorted(jobs, key=lambda job: -job.check_s)
     turns = ordered if size else in_turns(ordered)
     memory_bytes = executor.device().memory_bytes
-    at_work = min(REFEREES, max(1, CORES - _SPARE_CORES), len(jobs), size or len(jobs))
+    at_work = min(REFEREES, CORES, len(jobs), size or len(jobs))
     with BuildsAhead(build or executor.build) as builds:
         processes = _fitting(executor.device())
         builds.begin(_first(turns, _BEGINNING * at_work, processes), waited_for=True)

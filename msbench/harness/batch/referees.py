@@ -43,6 +43,8 @@ from msbench.model import BuildResult, Candidate, Evaluation
 from msbench.spec import Operator, Precision, Problem, Task
 
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # in NumPy: there is a referee for each core
+_KEEPS_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**28)}
+"""glibc else gives NumPy's temporaries back each time, and faults for each of their pages took a fifth of a check in the host's memory."""
 _FAREWELL_S = 1.0  # to leave what it is at, and remove its temporary files
 
 Make = Callable[[], Executor]
@@ -114,7 +116,12 @@ class Referee:
             start = starter(os.getpid()).submit(
                 subprocess.Popen,
                 [sys.executable, "-P", "-c", code, str(theirs.fileno()), str(os.getpid()), *loads],
-                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+                env={
+                    **os.environ,
+                    **_ONE_THREAD,
+                    **_KEEPS_MEMORY,
+                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                },
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # a terminal's signals are the coordinator's business
                 pass_fds=(theirs.fileno(),),

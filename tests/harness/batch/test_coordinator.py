@@ -55,7 +55,7 @@ def ops(tmp_path: Path) -> Path:
 @pytest.fixture
 def divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Divided:
     """On a machine with room for two referees."""
-    monkeypatch.setattr(batch, "CORES", 4)
+    monkeypatch.setattr(batch, "CORES", 2)
     told = tmp_path / "told"
     told.mkdir()
     return Divided(folder=told)
@@ -148,7 +148,7 @@ def test_few_that_are_left_are_measured_with_those_before(
 def test_several_tasks_are_measured_side_by_side_but_each_is_timed_alone(
     divided: Divided, ops: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "CORES", 16)
+    monkeypatch.setattr(batch, "CORES", 14)
     divided.behaviour = {"times": "all"}
     found = list(evaluate_all(divided, jobs(ops, *(f"op{n}" for n in range(4))), command="test", progress=Told()))
     assert all(isinstance(results, list) and results[0].status is Status.PASSED for _, results in found)
@@ -185,7 +185,7 @@ def test_only_what_is_computed_on_the_device_waits_until_that_is_compiled(
 def test_processes_of_the_last_tasks_end_while_others_are_measured_but_not_timed(
     divided: Divided, ops: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "CORES", 16)
+    monkeypatch.setattr(batch, "CORES", 14)
     divided.behaviour = {"times": "all"}
     list(evaluate_all(divided, jobs(ops, *(f"op{n}" for n in range(4))), command="test", progress=Told()))
     lines = [line.split() for line in (divided.folder / "timeline").read_text().splitlines()]
@@ -393,7 +393,7 @@ from msbench.harness.batch.checking import in_turns
 from tests.harness.batch.divided import Divided, jobs
 from tests.harness.batch.test_coordinator import Told
 
-batch.CORES = 4
+batch.CORES = 2
 executor = Divided(folder=Path(sys.argv[1]), behaviour={"hangs": "op0"})
 list(batch.evaluate_all(executor, jobs(Path(sys.argv[2]), "op0", "op1"), command="test", progress=Told(), batch=2))
 """

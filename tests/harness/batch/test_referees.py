@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import platform
+import time
 import weakref
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +14,7 @@ import numpy as np
 import pytest
 
 from msbench import errors
-from msbench.harness.batch.referees import Assignment, _Outcome, _Referee
+from msbench.harness.batch.referees import Assignment, Referee, _Outcome, _Referee
 from msbench.harness.evaluate import evaluate
 from msbench.harness.protocols import Plan
 from msbench.model import Failure, Fault
@@ -106,3 +109,41 @@ def test_a_referee_without_a_job_makes_way_for_another_too() -> None:
     referee.get_ready()
     referee.pause()
     assert given_back
+
+
+_TEMPORARIES = """
+import resource
+from pathlib import Path
+import numpy as np
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+def temporaries():
+    return [values + number for number in range(8)][0]  # eight at a time
+
+values = np.ones(2**18)
+temporaries()
+before = faults()
+for _ in range(10):
+    temporaries()
+path = Path(__file__).with_suffix(".txt")
+path.with_suffix(".new").write_text(str(faults() - before))
+path.with_suffix(".new").rename(path)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tells glibc what to keep")
+def test_temporaries_are_in_memory_that_a_referee_has_already(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporaries.py").write_text(_TEMPORARIES, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    referee = Referee(["temporaries"])
+    try:
+        told = tmp_path / "temporaries.txt"
+        deadline = time.monotonic() + 60
+        while not told.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert int(told.read_text(encoding="utf-8")) < 4096  # pages of ten times eight, each of which has 512
+    finally:
+        referee.end(0.0)
