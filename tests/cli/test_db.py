@@ -54,6 +54,7 @@ def test_a_file_that_is_no_database_is_no_damaged_one(here: Path) -> None:
     assert "x.txt is not an SQLite database: check the path" in checked.stdout
 
 
+@turns.costly
 def test_a_parent_may_be_in_another_database(here: Path) -> None:
     """What is read together is checked together: here a version in db/local.sqlite, its parent in db/other.sqlite."""
     op = factories.operator("scale")
