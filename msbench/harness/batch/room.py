@@ -13,8 +13,9 @@ from msbench.spec import Case, Operator
 CHECK_BYTES = 48
 """What checking takes of the device's memory for each element of a case's arrays: float64 copies of it, mostly."""
 
-ROOM = 2 / 3
-"""Of the device's memory for cases that are checked side by side. They take less of it than ``CHECK_BYTES`` says."""
+ROOM = 3 / 4
+"""Of the device's memory for cases that are checked side by side. They take less of it than ``CHECK_BYTES`` says. So an H200 has room for two
+of 2^30 elements at once, and for the one of 2^31 beside little ones; of these there are a dozen, and each waits long."""
 
 LITTLE = 1 / 64
 """Of that room. Cases that take no more, which are most, never wait for a larger one that waits until others leave."""
