@@ -14,8 +14,8 @@ CHECK_BYTES = 48
 """What checking takes of the device's memory for each element of a case's arrays: float64 copies of it, mostly."""
 
 ROOM = 3 / 4
-"""Of the device's memory for cases that are checked side by side. They take less of it than ``CHECK_BYTES`` says. So an H200 has room for two
-of 2^30 elements at once, and for the one of 2^31 beside little ones; of these there are a dozen, and each waits long."""
+"""Of the device's memory for cases that are checked side by side. They take less of it than ``CHECK_BYTES`` says. On an H200 two of 2^30 elements
+go in together then, and one of 2^31 beside little ones: with two thirds, twelve tasks wait for one another, and two of them for all."""
 
 LITTLE = 1 / 64
 """Of that room. Cases that take no more, which are most, never wait for a larger one that waits until others leave."""
