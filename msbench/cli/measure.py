@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -270,9 +270,7 @@ def bench(
             known = databases.seconds(db, kind)
             jobs = [replace(job, took_s=_took(job, known)) for job in jobs]
         stream = evaluate_all(chosen, jobs, command=command, progress=live, batch=batch)
-        last.enter_context(
-            closing(cast("Generator[object, None, None]", stream))
-        )  # an error below ends its threads before the executor
+        last.enter_context(closing(stream))  # an error below ends its threads before the executor
         try:
             for number, (job, results) in enumerate(stream, 1):
                 if number == 1:  # they were measured while compilers were at work

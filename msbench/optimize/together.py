@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
-from typing import cast
 
 from msbench.errors import BudgetExceeded, MsbenchError
 from msbench.harness.batch.coordinator import evaluate_all
-from msbench.harness.batch.job import Job, JobError
+from msbench.harness.batch.job import Job
 from msbench.harness.batch.referees import Referees
 from msbench.harness.evaluate import Executor, Plan, Progress
 from msbench.model import BuildResult, Candidate, Evaluation
@@ -213,7 +212,7 @@ class Together:
             executor, jobs, command="", progress=progress, build=self._built(executor), referees=referees
         )
         try:
-            with closing(cast("Generator[tuple[Job, list[Evaluation] | JobError]]", stream)) as finished:
+            with closing(stream) as finished:
                 for job, results in finished:
                     one = by_job[id(job)]
                     self._waiting.remove(one)

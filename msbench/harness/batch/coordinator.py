@@ -8,7 +8,7 @@ its own, then measured in the same processes, which have every kernel loaded and
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from itertools import zip_longest
@@ -32,8 +32,8 @@ _MEMORY_A_PROCESS = (
     7 * 2**28
 )  # of the device and of the host: several times what it takes, as large cases need the rest
 
-Results = Iterator[tuple[Job, list[Evaluation] | JobError]]
-"""Each job with what came of it."""
+Results = Generator[tuple[Job, list[Evaluation] | JobError], None, None]
+"""Each job with what came of it; closing it ends what is at work."""
 
 
 def evaluate_all(
