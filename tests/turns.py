@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-PARTS = 12
+PARTS = 7
 VARIABLE = "MSBENCH_TEST_PART"
 T = TypeVar("T")
 
