@@ -142,8 +142,10 @@ class ToldRunner(FakeRunner):
 
     def rest(self) -> None:
         assert not self.closed
-        with (self._executor.folder / f"rested {self.candidate.operator}").open("a") as told:
-            told.write(f"{self.candidate.label}\n")
+        name, folder = self.candidate.operator, self._executor.folder
+        measured = (folder / f"measured {name} {os.getpid()}").exists()
+        with (folder / f"rested {name}").open("a") as told:
+            told.write(f"{self.candidate.label} {'measured' if measured else 'checked'}\n")
 
     def close(self) -> None:
         with self._executor.noted(f"end_{self.candidate.label}", self.candidate.operator):
