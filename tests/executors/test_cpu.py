@@ -118,7 +118,8 @@ def test_right_kernel_passes_every_check(plain: CpuExecutor) -> None:
 def test_the_operators_kernels(patient: tuple[CpuExecutor, CpuExecutor], name: str, precision: Precision) -> None:
     """Naive kernels and stated bars run here; of other versions, those that use nothing that only a GPU has, in one precision
     where one source serves both. Each is checked on two cases; those whose turn it is get all checks, and run under the
-    sanitizer too: what is not plain has a block of 1024 threads as one thread there, so that it gets the quick checks alone.
+    sanitizer too, which takes several times as long: with the quick checks, or, where all parts are run and it is plain, with all.
+    What is not plain has a block of 1024 threads as one thread there.
     """
     plain, sanitized = patient
     op = operators.load(name)
@@ -134,7 +135,8 @@ def test_the_operators_kernels(patient: tuple[CpuExecutor, CpuExecutor], name: s
             continue
         ways = [(plain, quick)]
         if turns.has_turn(f"{name}/{precision} {version.label}"):
-            ways = [(plain, full), (sanitized, full if is_plain else replace(full, checks=Checks.QUICK))]
+            whole = is_plain and turns.part() is None
+            ways = [(plain, full), (sanitized, full if whole else replace(full, checks=Checks.QUICK))]
         for executor, plan in ways:
             (found,) = evaluate(executor, Task(op, precision), [version], plan, command="test")
             needs_gpu = found.status is Status.UNSUPPORTED and not is_plain
