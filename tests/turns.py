@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-PARTS = 7
+PARTS = 10
 VARIABLE = "MSBENCH_TEST_PART"
 T = TypeVar("T")
 
