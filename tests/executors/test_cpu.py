@@ -136,7 +136,7 @@ def test_the_operators_kernels(patient: tuple[CpuExecutor, CpuExecutor], name: s
         ways = [(plain, quick)]
         if turns.has_turn(f"{name}/{precision} {version.label}"):
             whole = is_plain and turns.part() is None
-            ways = [(plain, full), (sanitized, full if whole else replace(full, checks=Checks.QUICK))]
+            ways = [(plain, full), (sanitized, full if whole else quick)]
         for executor, plan in ways:
             (found,) = evaluate(executor, Task(op, precision), [version], plan, command="test")
             needs_gpu = found.status is Status.UNSUPPORTED and not is_plain
