@@ -146,6 +146,7 @@ def test_a_thread_that_keeps_four_keys_loses_some_of_a_comb() -> None:
     assert lost >= 4
 
 
+@turns.costly
 def test_among_scattered_patches_each_kind_is_there_once_and_hardly_ever_in_a_sample() -> None:
     missed = 0
     for seed in range(50):

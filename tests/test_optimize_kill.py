@@ -106,6 +106,7 @@ def _versions(db: Path) -> dict[str, Any]:
     return history | {"calls": calls}
 
 
+@turns.costly
 def test_with_proposals_in_parallel_kills_change_nothing(session: Session, tmp_path: Path) -> None:
     unbroken = tmp_path / "unbroken.sqlite"
     instants = int(session(unbroken, 0, strategy="best_of_n"))

@@ -130,6 +130,7 @@ def test_every_header_file_stands_alone(tmp_path: Path) -> None:
     emulator.build(source, "everything.cu")
 
 
+@turns.costly
 @pytest.mark.parametrize("file", ["warps", "progress"])
 def test_known_answers_with_the_portable_switch(file: str) -> None:
     compiler = replace(emulator.find(), extra=("-DMSBENCH_CPU_UCONTEXT",))
