@@ -65,7 +65,7 @@ def of_each_precision(op: Operator) -> list[tuple[Mutant, Precision]]:
 @pytest.mark.parametrize("name", WITH_MUTANTS)
 def test_every_mutant_is_rejected(name: str) -> None:
     op = WITH_MUTANTS[name]
-    chosen = turns.share(of_each_precision(op))
+    chosen = turns.share(of_each_precision(op), least=1)
     assert chosen
     for precision in op.precisions:
         wanted = {mutant: sample(op, mutant) for mutant, its in chosen if its is precision}

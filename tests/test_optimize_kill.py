@@ -80,7 +80,7 @@ def test_the_undisturbed_run_is_the_story(undisturbed: dict[str, Any]) -> None:
 
 @pytest.mark.timeout(900)
 def test_one_kill_at_instants_throughout(session: Session, undisturbed: dict[str, Any], tmp_path: Path) -> None:
-    for instant in turns.share(range(1, undisturbed["instants"] + 1, 17)):
+    for instant in turns.share(range(1, undisturbed["instants"] + 1, 17), least=1):
         db = tmp_path / f"{instant}.sqlite"
         assert session(db, instant) == "killed"
         assert session(db, 0).isdigit()

@@ -22,6 +22,16 @@ def test_each_is_in_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shared == named == Counter(NAMES)
 
 
+def test_each_part_has_one_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    few: Counter[str] = Counter()
+    for part in range(turns.PARTS):
+        monkeypatch.setenv(turns.VARIABLE, str(part))
+        assert turns.share(NAMES, least=1) == turns.share(NAMES)
+        assert turns.share([], least=1) == []
+        few.update(turns.share(NAMES[:3], least=1))
+    assert few.keys() == set(NAMES[:3]) and few.total() == turns.PARTS
+
+
 def test_all_are_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(turns.VARIABLE, "all")
     assert turns.share(NAMES) == [*filter(turns.has_turn, NAMES)] == NAMES

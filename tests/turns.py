@@ -47,10 +47,12 @@ def costly(test: Callable[..., None]) -> Any:
     return pytest.mark.skipif(not has_turn(test.__name__), reason="takes long, and another part has it")(test)
 
 
-def share(items: Sequence[T]) -> list[T]:
-    """Those in the part that is run, one of ``PARTS`` in a row."""
+def share(items: Sequence[T], least: int = 0) -> list[T]:
+    """Those in the part that is run, one of ``PARTS`` in a row. Where there are fewer, ``least`` of 1 gives each part one of them."""
     chosen = part()
-    return list(items if chosen is None else items[chosen::PARTS])
+    if chosen is None:
+        return list(items)
+    return list(items[chosen::PARTS] or items[chosen % max(1, len(items)) :][:least])
 
 
 def examples(count: int) -> int:
