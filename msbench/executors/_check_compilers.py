@@ -29,8 +29,10 @@ class CheckCompilers:
         self._uuid = uuid
         self._for = (arch, cupy)
         self._idle: list[WorkerProcess] = []
+        self._busy: set[WorkerProcess] = set()
+        self._closed = False
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="msbench-compiling")
-        self._counting = threading.Lock()
+        self._lock = threading.Lock()
 
     def expect(self, operators: Sequence[Operator]) -> None:
         """These come next, beside others: have processes load CuPy meanwhile, as many as there are cores, unless all is compiled. They use no GPU yet."""
@@ -50,7 +52,7 @@ class CheckCompilers:
 
         def count(_: Future[None]) -> None:
             nonlocal left
-            with self._counting:
+            with self._lock:
                 left -= 1
                 is_last = not left
             if is_last:
@@ -77,8 +79,12 @@ class CheckCompilers:
             self._idle.pop().close()
 
     def close(self) -> None:
-        """Begin nothing more, and end what is idle."""
+        """Begin nothing more, and end all: a part takes seconds."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            self._closed = True
+            for process in self._busy:
+                process.kill()
         self.rest()
 
     def _is_done(self, op: Operator, beside_others: bool) -> bool:
@@ -94,12 +100,23 @@ class CheckCompilers:
             process = self._idle.pop()
         except IndexError:
             process = self._started()
+        with self._lock:
+            self._busy.add(process)
         try:
+            if self._closed:
+                raise CancelledError
             process.call("compile", _LIMIT_S, **asked)
-        except WorkerError:
+        except BaseException:
+            with self._lock:
+                self._busy.remove(process)
             process.close()
             raise
-        self._idle.append(process)
+        with self._lock:
+            self._busy.remove(process)
+            if not self._closed:
+                self._idle.append(process)
+                return
+        process.close()
 
     def _started(self) -> WorkerProcess:
         """Starting one takes as long as compiling what an operator needs."""

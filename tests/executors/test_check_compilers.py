@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from msbench import operators
 from msbench.errors import WorkerCrashed
 from msbench.executors import _check_compilers
 from msbench.executors._check_compilers import CheckCompilers
+from msbench.harness.sandbox.process import WorkerProcess
 from tests.harness.batch.divided import soon
 from tests.harness.fakes import OPERATOR
 
@@ -91,6 +93,8 @@ def test_operators_share_processes_in_their_order_and_what_is_not_begun_is_given
 
         def close(self) -> None: ...
 
+        def kill(self) -> None: ...
+
         def call(self, command: str, timeout_s: float, **asked: Any) -> None:
             begun.append((asked["operator"], asked["part"]))
             go_on.wait(10)
@@ -118,3 +122,23 @@ def test_operators_share_processes_in_their_order_and_what_is_not_begun_is_given
     assert len(begun) == 7
     several = compilers.compile(operators.load("softmax"), 3)
     assert several.done() and several.result() is None  # was done
+
+
+def test_closing_ends_those_that_are_at_work(compilers: CheckCompilers, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_work = list[WorkerProcess]()
+
+    class Process(WorkerProcess):
+        def __init__(self, *_: object, **__: object) -> None:
+            super().__init__([sys.executable, "-c", "import time; time.sleep(60)"], env=dict(os.environ))
+
+        def call(self, *arguments: Any, **asked: Any) -> dict[str, Any]:
+            at_work.append(self)
+            return super().call(*arguments, **asked)
+
+    monkeypatch.setattr(_check_compilers, "WorkerProcess", Process)
+    several = compilers.compile(operators.load("softmax"), 3)
+    soon(lambda: len(at_work) == 2)
+    compilers.close()
+    assert several.result(10) is None
+    soon(lambda: not any(process.alive for process in at_work))
+    assert len(at_work) == 2

@@ -186,6 +186,11 @@ class WorkerProcess:
             os.killpg(self.pid, signal.SIGSTOP)
             self._stopped = True
 
+    def kill(self) -> None:
+        """End it whatever it is at, from another thread than the one that calls it; that one is told that it crashed, and closes it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
     def tail(self) -> str:
         """The end of what the worker printed."""
         if self._log.closed:
