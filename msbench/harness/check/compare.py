@@ -23,9 +23,9 @@ from msbench.operators.validate import one_line
 from msbench.spec import Array, Case, Operator, Precision, Problem
 
 _CHUNK, _GPU_CHUNK = (
-    2**22,
+    2**16,
     2**24,
-)  # elements compared together: 32 MiB a float64 temporary; launches worth their overhead
+)  # elements compared together: temporaries that stay in cache; launches worth their overhead
 
 TOUCHED = 16
 """How many elements of each array of floats ``touch`` changes."""
