@@ -162,7 +162,7 @@ def test_among_scattered_patches_each_kind_is_there_once_and_hardly_ever_in_a_sa
 @some
 @given(seeds, st.integers(0, 10**5))
 def test_dotted_arrays_are_harmless_but_for_a_few_numbers(seed: int, size: int) -> None:
-    x = draw(seed, (size,), "dotted")
+    x = draw(seed, (size,), "dotted", kinds=patchwork.SMALL)
     assert min(size, 1) <= dots(x) <= patchwork.DOTS
     assert dots(x) <= np.count_nonzero(x != np.rint(x)) <= patchwork.DOTS  # a dot may be below 4
     assert len(np.unique(x)) <= 9 + patchwork.DOTS
@@ -181,6 +181,19 @@ def test_small_integers_with_dots_are_often_symmetric_and_of_rank_one_but_for_th
         else:
             found.add(False)
     assert found == {True, False}
+
+
+def test_dots_may_be_nothing_but_nan_or_an_infinity_where_such_are_allowed() -> None:
+    strange, others = set(), 0
+    for seed in range(120):
+        x = draw(seed, (500,), "dotted")
+        finite = np.isfinite(x)
+        others += finite.all()
+        if not finite.all():
+            assert np.count_nonzero(~finite) <= patchwork.DOTS and (x[finite] == np.rint(x[finite])).all()
+            strange |= set(map(str, x[~finite]))
+    assert strange == {"nan", "inf", "-inf"} and 70 < others < 110
+    assert all(np.isfinite(draw(seed, (500,), "dotted", kinds=patchwork.SMALL)).all() for seed in range(20))
 
 
 def test_dots_among_zeros_often_add_up_to_zero() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from msbench.errors import SpecError
 from msbench.model import digest
-from msbench.operators import patchwork, place, shapes
+from msbench.operators import patches, patchwork, place, shapes
 from msbench.spec import Array, Operator, Precision, Problem
 
 _MASK = 2**64 - 1
@@ -29,7 +29,7 @@ TINY = 2.0**-56
 """The range of the ``tiny`` distribution: products of two are still normal numbers, products of three are not."""
 LARGE = 2.0**40
 """The range of the ``large`` distribution: squares of it can still be summed in fp32."""
-FEW = patchwork.FEW
+FEW = patches.FEW
 """How many elements ``Draw.few`` leaves of each column: a sum of so few products has no room for inexact ones."""
 
 
@@ -68,12 +68,18 @@ class Draw:
 
     def uniform(self, name: str, shape: tuple[int, ...]) -> Any:
         """float32 in [0, 1), multiples of 2^-24."""
-        return self.fill(name, shape, "float32", lambda bits, _: (bits >> 40) * 2.0**-24)
+        if self.xp.__name__ == "numpy":
+            return self.fill(name, shape, "float32", lambda bits, _: (bits >> 40) * 2.0**-24)
+        kernel = _uniform_at_once(self.xp)
+        return self.fill(name, shape, "float32", lambda bits, _: kernel(bits))
 
     def integers(self, name: str, shape: tuple[int, ...], low: int, high: int) -> Any:
         """int32 in [low, high), for ``high - low`` up to 2^31."""
         span = high - low
-        return self.fill(name, shape, "int32", lambda bits, _: ((bits >> 33) * span >> 31).astype("int64") + low)
+        if self.xp.__name__ == "numpy":
+            return self.fill(name, shape, "int32", lambda bits, _: ((bits >> 33) * span >> 31).astype("int64") + low)
+        kernel = _integers_at_once(self.xp)
+        return self.fill(name, shape, "int32", lambda bits, _: kernel(bits, span, low))
 
     def floats(
         self,
@@ -177,6 +183,23 @@ def _bits_at_once(xp: Any) -> Any:
         z ^= z >> 31;
         """,
         "msbench_bits",
+    )
+
+
+@cache
+def _uniform_at_once(xp: Any) -> Any:
+    return xp.ElementwiseKernel(
+        "uint64 bits", "float32 y", f"y = (float)(bits >> 40) * {2.0**-24}f;", "msbench_uniform"
+    )
+
+
+@cache
+def _integers_at_once(xp: Any) -> Any:
+    return xp.ElementwiseKernel(
+        "uint64 bits, uint64 span, int64 low",
+        "int32 y",
+        "y = (int)((long long)((bits >> 33) * span >> 31) + low);",
+        "msbench_integers",
     )
 
 

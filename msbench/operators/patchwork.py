@@ -8,14 +8,14 @@ These integers may have a structure, too, which one element breaks: no sample te
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import prod
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from msbench.errors import SpecError
+from msbench.operators import patches
+from msbench.operators.patches import INFINITY, KINDS, NAN, Cut
 
 NAMES = ("patchwork", "dotted", "scattered")
 OF_EVERY_KIND = ("patchwork", "scattered")
@@ -30,6 +30,8 @@ HARMLESS = ("zeros", "ties")
 DOTS = 8
 """The most elements that are anything else there. 64 samples seldom meet one."""
 _DOT = 8.0  # their size, at most
+_STRANGE = 4  # once in so many times they are all NaN, or infinite, where the array may have such elements: who looks for numbers there finds none
+_STRANGERS = (("nan", NAN), ("nan", -NAN), ("infinities", INFINITY), ("infinities", -INFINITY))
 _ODD = (45, 15, 15, 1)  # what chunks are cut at, times a power of two; short arrays have the smaller ones
 
 _STRUCTURED = 8  # once in so many times small integers have none, else one element breaks it
@@ -42,55 +44,6 @@ FEWEST_EACH = 64
 
 SELDOM = 128
 """Scattered patches are at most one in so many, so that 64 samples seldom meet one."""
-
-FEW = 4
-"""How many elements of a patch of kind ``few`` are not zero, on average: a sum of so few products has no room for inexact ones."""
-
-
-class Kind(NamedTuple):
-    """Of what a patch is made: ``scale``·u + ``offset`` for u in [-1, 1), a multiple of 1/``levels``.
-
-    A ``share`` of its elements is ``a`` or ``b`` instead, as often one as the other.
-    """
-
-    scale: float = 1.0
-    offset: float = 0.0
-    levels: float = 2.0**23
-    share: float = 0.0
-    a: float = 0.0
-    b: float = 0.0
-
-
-_INFINITY = float("inf")
-_NAN = float("nan")
-
-KINDS: MappingProxyType[str, Kind] = MappingProxyType(
-    {
-        "uniform": Kind(),
-        "few": Kind(a=-0.0),  # its share follows from the patch's size
-        "spiked": Kind(share=1 / 64, a=256.0, b=-256.0),
-        "ties": Kind(scale=4.0, levels=4.0),
-        "zeros": Kind(share=1.0, a=0.0, b=-0.0),
-        "negative": Kind(scale=35.0, offset=-65.0),
-        # From where a logistic function is nearly 1 to where exp overflows in fp32.
-        "positive": Kind(scale=35.0, offset=65.0),
-        "brim": Kind(scale=4.0, offset=84.0),  # exp of it is finite in fp32, and not the sum of some
-        "deep": Kind(scale=8.0, offset=-320.0),  # exp of it is zero in fp32
-        # Below what stands for minus infinity here and there: -10⁴, -65504.
-        "abyss": Kind(scale=2.0**10, offset=-(2.0**17)),
-        "bottom": Kind(scale=2.0**125, offset=-(2.0**126)),  # the same: -10³⁰
-        "large": Kind(scale=2.0**40),
-        "vast": Kind(scale=2.0**86),
-        "tiny": Kind(scale=2.0**-56),
-        "subnormal": Kind(),  # below 2^-127
-        "gaps": Kind(share=3 / 4, a=-_INFINITY, b=-_INFINITY),
-        "lowest": Kind(share=1.0, a=-_INFINITY, b=-_INFINITY),
-        "masked": Kind(a=-_INFINITY, b=-_INFINITY),  # its first or its last elements, as many as are drawn
-        "lone": Kind(a=_INFINITY, b=-_INFINITY),  # its share, too; every other time the last is infinite
-        "infinities": Kind(share=1 / 16, a=_INFINITY, b=-_INFINITY),
-        "nan": Kind(share=1 / 16, a=_NAN, b=-_NAN),
-    }
-)
 
 ORDERED = tuple(kind for kind in KINDS if kind != "vast")
 """For operators that look for the largest."""
@@ -138,47 +91,22 @@ def draw(
         drawn = xp.full(cut.count, kinds.index(same), dtype="int32")
     else:
         drawn = _scattered(rng, name, cut.count, len(kinds))
-    rows = [KINDS[kind] for kind in kinds]
-    shares = [_share(kind, cut.size) for kind in kinds]
-    scale, offset, levels = (xp.asarray([getattr(row, f) for row in rows]) for f in ("scale", "offset", "levels"))
-    limit = xp.asarray([int(share * 2**20) for share in shares], dtype="uint64")
-    others = xp.asarray([value for row in rows for value in (row.a, row.b)], dtype="float32")
-
-    lone = kinds.index("lone") if "lone" in kinds else None
-    masked = kinds.index("masked") if "masked" in kinds else None
-    if masked is not None:
+    ends = sides = xp.zeros(1, dtype="int32")
+    if "masked" in kinds:
         ends, sides = (
             rng.integers(f"{name} {what}", (cut.count,), 0, most) for what, most in (("end", cut.size), ("side", 2))
         )
-
-    # As bits: CuPy makes zero of what is subnormal wherever it computes or converts.
-    subnormal = kinds.index("subnormal") if "subnormal" in kinds else None
-
-    def value(bits: Any, index: Any) -> Any:
-        kind = drawn[cut.of(index)]
-        steps = xp.floor(((bits >> 40) * 2.0**-23 - 1) * levels[kind])
-        number = (steps / levels[kind] * scale[kind] + offset[kind]).astype("float32")
-        if subnormal is not None:
-            tiniest = (bits >> 42) + ((bits >> 41) & 1) * 2**31
-            number = xp.where(kind == subnormal, tiniest.astype("uint32").view("float32"), number)
-        other = others[2 * kind + ((bits >> 20) & 1).astype("int32")]
-        given = (bits & (2**20 - 1)) < limit[kind]
-        if lone is not None:
-            given |= (kind == lone) & (cut.place(index) == cut.size - 1) & ((bits >> 21) & 1).astype("bool")
-        if masked is not None:
-            patch = cut.of(index)
-            given |= (kind == masked) & ((cut.place(index) < ends[patch]) == (sides[patch] == 0))
-        return xp.where(given, other, number)
-
+    value = partial(patches.values, xp, patches.Patches(cut, drawn, patches.table(xp, kinds, cut.size), ends, sides))
     if not dotted:
         return rng.fill(name, shape, "float32", value)
+    strange = [number for kind, number in _STRANGERS if kind in kinds]
     if same == "ties" and rng.position(f"{name} structure", _STRUCTURED):
-        return _dot(rng, name, _structured(rng, name, shape), 1)
-    return _dot(rng, name, rng.fill(name, shape, "float32", value), DOTS, paired=same == "zeros")
+        return _dot(rng, name, _structured(rng, name, shape), 1, strange)
+    return _dot(rng, name, rng.fill(name, shape, "float32", value), DOTS, strange, paired=same == "zeros")
 
 
-def _dot(rng: Any, name: str, array: Any, most: int, paired: bool = False) -> Any:
-    """Other numbers in up to ``most`` places; if ``paired``, two times in three each comes with its negative not far behind it.
+def _dot(rng: Any, name: str, array: Any, most: int, strange: list[float], paired: bool = False) -> Any:
+    """Other numbers in up to ``most`` places, or one of the ``strange`` ones; if ``paired``, two times in three each comes with its negative not far behind it.
 
     That the sum of a chunk is zero does not tell that its terms are.
     """
@@ -187,7 +115,10 @@ def _dot(rng: Any, name: str, array: Any, most: int, paired: bool = False) -> An
     dots = 1 + rng.position(f"{name} number of dots", min(most, array.size) // (1 + paired))
     ends = [array.size * part // dots for part in range(dots + 1)]  # one in each part: never two in one place
     places = xp.asarray([end + rng.position(f"{name} dot {end}", until - end) for end, until in pairwise(ends)])
-    values = rng.floats(f"{name} dots", (dots,), "uniform") * xp.float32(_DOT)
+    if strange and not rng.position(f"{name} strange", _STRANGE):
+        values = xp.full(dots, strange[rng.position(f"{name} which", len(strange))], dtype="float32")
+    else:
+        values = rng.floats(f"{name} dots", (dots,), "uniform") * xp.float32(_DOT)
     if paired:
         flat[(places + 2 ** rng.position(f"{name} apart", _APART)) % array.size] = -values
     flat[places] = values
@@ -228,16 +159,6 @@ def in_runs(rng: Any, name: str, count: int) -> tuple[Any, int]:
     return index % length * runs + index // length, length * runs
 
 
-def _share(kind: str, size: int) -> float:
-    """Of the elements of a patch of ``size``, how many are not drawn but given."""
-    match kind:
-        case "few":
-            return max(0.0, 1 - FEW / size)
-        case "lone":
-            return 1 / (2 * size)
-    return KINDS[kind].share
-
-
 def _scattered(rng: Any, name: str, count: int, kinds: int) -> Any:
     """The kind of each of ``count`` patches, int32: the first one's but for one patch in ``SELDOM`` or more, each in its own part.
 
@@ -254,36 +175,20 @@ def _scattered(rng: Any, name: str, count: int, kinds: int) -> Any:
     return drawn
 
 
-@dataclass(frozen=True)
-class _Cut:
-    """How an array is cut: ``count`` patches of ``size`` elements; of elements, by their flat indices, the patch and the place in it."""
-
-    count: int
-    size: int
-    of: Callable[[Any], Any]
-    place: Callable[[Any], Any]
-
-
-def _lines(shape: tuple[int, ...], axis: int) -> _Cut:
+def _lines(shape: tuple[int, ...], axis: int) -> Cut:
     axis %= len(shape)
     length, inner = shape[axis], prod(shape[axis + 1 :])
-    of = (lambda i: i // length) if inner == 1 else (lambda i: i // (length * inner) * inner + i % inner)
-    return _Cut(prod(shape[:axis]) * inner, length, of, lambda i: i // inner % length)
+    count = prod(shape[:axis]) * inner
+    return Cut(count, length, 1, length, 1) if inner == 1 else Cut(count, inner, length, 1, inner)
 
 
-def _tiles(shape: tuple[int, ...], tile: tuple[int, int]) -> _Cut:
+def _tiles(shape: tuple[int, ...], tile: tuple[int, int]) -> Cut:
     """All axes but the last count as rows."""
     width, (high, wide) = shape[-1], tile
     across = -(-width // wide)
-    count = -(-prod(shape[:-1]) // high) * across
-    return _Cut(
-        count,
-        high * wide,
-        lambda i: i // width // high * across + i % width // wide,
-        lambda i: i // width % high * wide + i % width % wide,
-    )
+    return Cut(-(-prod(shape[:-1]) // high) * across, width, high, wide, across)
 
 
-def _runs(rng: Any, name: str, size: int) -> _Cut:
+def _runs(rng: Any, name: str, size: int) -> Cut:
     length = 1 + rng.position(f"{name} run", max(1, min(LONGEST_RUN, size // FEWEST_RUNS)))
-    return _Cut(-(-size // length), length, lambda i: i // length, lambda i: i % length)
+    return Cut(-(-size // length), length, 1, length, 1)

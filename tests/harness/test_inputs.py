@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 from msbench import operators
 from msbench.errors import SpecError
 from msbench.harness.inputs import DISTRIBUTIONS, FEW, TINY, Draw, generate
+from msbench.operators import patchwork
 from msbench.spec import Array, Case, Operator, Precision, Split, Task
+from tests import elementwise
 
 VECTOR_ADD = operators.load("vector_add")
 
@@ -199,8 +202,34 @@ def _bits(values: Any) -> bytes:
     return wide.tobytes()
 
 
+WAYS: tuple[dict[str, Any], ...] = (
+    {},
+    {"axis": -1},
+    {"axis": 0},
+    {"axis": 1, "kinds": patchwork.ORDERED},
+    {"tile": (3, 5), "kinds": patchwork.TERMS},
+)
+"""How arrays are cut into patches, and of what kinds they are."""
+
+
+def _drawn(xp: Any, distribution: str, seed: int) -> Iterator[Any]:
+    """Arrays of several shapes, in every way."""
+    for number, how in enumerate(WAYS):
+        for shape in ((4, 60, 7), (1, 3, 33)):
+            yield Draw(xp, "k", str(seed), str(number)).floats("x", shape, distribution, **how)
+    yield Draw(xp, "k", str(seed)).integers("n", (100,), -5, 2**31 - 5)
+
+
+@pytest.mark.parametrize("distribution", sorted({*DISTRIBUTIONS, *patchwork.NAMES}))
+@given(seed=st.integers(0, 10**9))
+@settings(deadline=None, max_examples=5)
+def test_what_cupy_computes_in_one_kernel_has_the_same_bits(distribution: str, seed: int) -> None:
+    pairs = zip(_drawn(np, distribution, seed), _drawn(elementwise.xp(), distribution, seed), strict=True)
+    assert all(here.tobytes() == there.tobytes() and here.dtype == there.dtype for here, there in pairs)
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("distribution", sorted(DISTRIBUTIONS))
+@pytest.mark.parametrize("distribution", sorted({*DISTRIBUTIONS, *patchwork.NAMES}))
 def test_cupy_gives_the_same_bits(distribution: str) -> None:
     import cupy
 
@@ -209,3 +238,6 @@ def test_cupy_gives_the_same_bits(distribution: str) -> None:
         there = generate(Task(VECTOR_ADD, precision).at(case(5000, distribution)), 1, cupy)
         for name in here:
             assert _bits(here[name]) == _bits(cupy.asnumpy(there[name]))
+    for seed in range(3):
+        for one, other in zip(_drawn(np, distribution, seed), _drawn(cupy, distribution, seed), strict=True):
+            assert one.tobytes() == cupy.asnumpy(other).tobytes()
