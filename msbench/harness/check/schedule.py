@@ -134,7 +134,7 @@ def _elsewhere(op: Operator, plan: Plan, limit: float | None) -> Iterator[Schedu
         if sizes[largest] > HELDOUT_ELEMENTS:
             yield from (Scheduled(case, ALIGNED) for case in _between(op, rng, sizes[largest], limit or LARGE_LIMIT))
         if limit is None and work(op, largest) < LARGE_LIMIT / 2:
-            yield from (Scheduled(case, ALIGNED) for case in _beyond(op, rng, sizes[largest]))
+            yield from (Scheduled(_or_dotted(op, case, rng), ALIGNED) for case in _beyond(op, rng, sizes[largest]))
     known = {case.dims for case in _cheapest(op)}  # all distributions are tried on these
     unseen = [case for case in affordable if case.dims not in known]
     others = [name for name in op.distributions if name != "uniform"]
@@ -176,6 +176,13 @@ def _beyond(op: Operator, rng: random.Random, largest: int) -> tuple[Case, ...]:
         BEYOND_ELEMENTS,
         accept=lambda case: elements(op, dict(case.dims)) > largest and work(op, case) <= LARGE_LIMIT,
     )
+
+
+def _or_dotted(op: Operator, case: Case, rng: random.Random) -> Case:
+    """Every other time with one number nearly everywhere: what counts it overflows."""
+    if "dotted" not in op.distributions or rng.random() < 0.5:
+        return case
+    return replace(case, distribution="dotted")
 
 
 def _costly(distributions: list[str]) -> list[str]:

@@ -102,7 +102,7 @@ def test_of_few_sizes_all_are_tried() -> None:
 
 
 def test_one_hidden_size_is_in_the_upper_fifth_and_misaligned_too() -> None:
-    sizes = set()
+    sizes, dotted = set(), 0
     for seed in range(20):
         plan = Plan((case(64), case(4000)), heldout=0, seed=seed)
         found = schedule(replace(OPERATOR, cases=(case(64),)), plan, None)
@@ -110,8 +110,10 @@ def test_one_hidden_size_is_in_the_upper_fifth_and_misaligned_too() -> None:
         assert beyond.variants == ("aligned",) and 4000 < beyond.case.dims[0][1] <= OPERATOR.dims[0].high
         assert near.variants == ("aligned", "misaligned") and near.case.distribution == "scattered"
         sizes.add(near.case.dims[0][1])
+        dotted += beyond.case.distribution == "dotted"
         assert [i for i in schedule(OPERATOR, replace(plan, trusted=True), None) if i.case.split is Split.HELDOUT] == []
     assert len(sizes) > 15 and all(size % 2 and 3200 <= size < 4000 for size in sizes)
+    assert 5 < dotted < 18  # one number nearly everywhere
 
 
 def test_of_trusted_versions_the_cheapest_cases_alone_are_tried_for_cheating_and_no_hidden_sizes() -> None:
