@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from msbench import operators
+from msbench.harness.inputs import generate
 from msbench.operators import elements
 from msbench.operators.patchwork import OF_EVERY_KIND
 from msbench.operators.tiny import (
     BROAD_COUNT,
     CORNER_COUNT,
     COUNT,
+    EDGE_COUNT,
+    EDGES,
     MOST_ELEMENTS,
     SQUARE_ELEMENTS,
     THINNEST_ELEMENTS,
     tiny,
 )
-from msbench.spec import Split
+from msbench.spec import Precision, Split, Task
 
 SEEDS = range(6)
 
@@ -35,7 +39,10 @@ def test_they_obey_the_spec_and_hold_few_elements(name: str) -> None:
             assert all(dim.low <= dims[dim.name] <= dim.high for dim in op.dims)
             assert op.valid is None or op.valid(**dims)
             assert elements(op, dims) <= THINNEST_ELEMENTS
-        assert sum(elements(op, dict(case.dims)) > MOST_ELEMENTS for case in cases) <= 16 + BROAD_COUNT + CORNER_COUNT
+        assert (
+            sum(elements(op, dict(case.dims)) > MOST_ELEMENTS for case in cases)
+            <= 16 + BROAD_COUNT + CORNER_COUNT + EDGE_COUNT
+        )
     assert tiny(op, 0) != tiny(op, 1)
 
 
@@ -101,7 +108,7 @@ def test_each_long_dimension_comes_near_its_end() -> None:
 
 def test_an_operator_of_one_dimension_has_no_thin_ones() -> None:
     op = operators.load("vector_add")
-    *some, one, two, three, four = tiny(op, 0)
+    *some, one, two, three, four = (case for case in tiny(op, 0) if dict(case.dims)["N"] not in EDGES)
     assert all(elements(op, dict(case.dims)) <= SQUARE_ELEMENTS for case in some) and len(some) <= COUNT
     for number, broad in enumerate((one, two, three, four)):
         assert 1 <= dict(broad.dims)["N"] % (105 * 2 ** (9 + number)) <= 7
@@ -128,6 +135,38 @@ def test_some_sparse_matrices_have_hundreds_of_long_rows(name: str) -> None:
         return rows > 128 and (w or nnz / rows) > 1050
 
     assert sum(any(long(**dims) for dims in some) for some in sizes) > 15
+
+
+@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize(
+    ("name", "dim"),
+    [
+        ("vector_add", "N"),
+        ("matrix_scalar_mul", "M"),
+        *(
+            (f"{product}_{format}", dim)
+            for product in ("spmv", "spmm")
+            for format in ("coo", "csr", "csc")
+            for dim in ("rows", "cols")
+        ),
+        *((name, "cols") for name in ("spmv_ell", "spmm_ell")),
+    ],
+)
+def test_what_holds_an_index_in_16_bits_is_met(name: str, dim: str, edge: int) -> None:
+    op = operators.load(name)
+    for seed in SEEDS:
+        assert edge in {dict(case.dims)[dim] for case in tiny(op, seed)}
+
+
+def test_most_sparse_matrices_there_have_an_entry_in_the_last_column() -> None:
+    op = operators.load("spmv_ell")
+    last = [
+        max(generate(Task(op, Precision.FP32).at(case), seed, np)["col_ids"].flat) == dict(case.dims)["cols"] - 1
+        for seed in range(12)
+        for case in tiny(op, seed)
+        if dict(case.dims)["cols"] == EDGES[0]
+    ]
+    assert sum(last) > 0.75 * len(last)
 
 
 def test_the_least_size_is_always_there() -> None:

@@ -116,11 +116,14 @@ def _dot(rng: Any, name: str, array: Any, most: int, strange: list[float], paire
     ends = [array.size * part // dots for part in range(dots + 1)]  # one in each part: never two in one place
     places = xp.asarray([end + rng.position(f"{name} dot {end}", until - end) for end, until in pairwise(ends)])
     if strange and not rng.position(f"{name} strange", _STRANGE):
-        values = xp.full(dots, strange[rng.position(f"{name} which", len(strange))], dtype="float32")
+        number = strange[rng.position(f"{name} which", len(strange))]
+        # A device that negates a NaN may make another one of it.
+        values, negatives = (xp.full(dots, either, dtype="float32") for either in (number, -number))
     else:
         values = rng.floats(f"{name} dots", (dots,), "uniform") * xp.float32(_DOT)
+        negatives = -values
     if paired:
-        flat[(places + 2 ** rng.position(f"{name} apart", _APART)) % array.size] = -values
+        flat[(places + 2 ** rng.position(f"{name} apart", _APART)) % array.size] = negatives
     flat[places] = values
     return array
 

@@ -5,7 +5,8 @@ sampling (McKay, Beckman and Conover 1979): a dimension's range is cut into as m
 case takes another part of it. So a power of 1 to 16 or a window's width takes each of its values, whatever the seed.
 
 What such a spread seldom has are the usual shapes: square matrices, and small windows. So there are some of these besides,
-and a few that are not tiny at all: what divides an index, or cuts an array into chunks, goes wrong only beyond some size.
+and a few that are not tiny at all: what divides an index, or cuts an array into chunks, goes wrong only beyond some size, and
+what holds an index in 16 bits at one size.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_right
-from itertools import combinations
+from itertools import combinations, product
 
 from msbench.operators.cases import vary
 from msbench.operators.patchwork import OF_EVERY_KIND
@@ -42,6 +43,12 @@ BROAD_COUNT = 4
 BROAD_ELEMENTS = 3 * 2**20
 """The number of a row of more than 2^11 elements, as a product with a reciprocal in 32 bits, goes wrong below so many."""
 
+EDGES = (2**16, 2**16 + 1)
+"""Edges have a dimension of so many: the last index that 16 bits hold may be taken for padding, and the next one for the first."""
+EDGE_COUNT = 6
+EDGE_ELEMENTS = 2**19
+"""So many they have at least half of, as far as there is room: of 2^16 columns of a sparse matrix seldom is one without an entry then."""
+
 _ROWS = (16, 1024)  # of a broad case, each in another part of this range
 _CHUNKS = 3 * 5 * 7  # times a power of two: a few more elements are a few more than whole chunks of many a size
 _TAIL = 7  # elements behind the last chunk, at most
@@ -59,7 +66,8 @@ _SMALL = 3  # a small window is one of so many
 
 
 def tiny(op: Operator, seed: int) -> tuple[Case, ...]:
-    """The least size, ``COUNT`` tiny, ``USUAL_COUNT`` usual, ``THIN_COUNT`` thin, ``BROAD_COUNT`` broad ones, and ``CORNER_COUNT`` corners.
+    """The least size, ``COUNT`` tiny, ``USUAL_COUNT`` usual, ``THIN_COUNT`` thin, ``BROAD_COUNT`` broad ones, ``CORNER_COUNT`` corners
+    and ``EDGE_COUNT`` edges.
 
     There are as many as ``op`` has; they are the same ones for the same seed.
     """
@@ -78,6 +86,8 @@ def tiny(op: Operator, seed: int) -> tuple[Case, ...]:
         _add(found, _broad(rng, op, dim, number), _of_broad(op, number))
     for pair in _corners(rng, op):
         _add(found, pair)
+    for edge in _edges(rng, op):
+        _add(found, edge)
     cases = []
     for dims, others in found.items():
         usual = not others and rng.random() < _UNIFORM
@@ -232,6 +242,30 @@ def _corners(rng: random.Random, op: Operator) -> list[dict[str, int]]:
         if op.takes(dims) and elements(op, dims) <= BROAD_ELEMENTS and op.flops(**dims):
             found.append(dims)
     return found[:CORNER_COUNT]
+
+
+def _edges(rng: random.Random, op: Operator) -> list[dict[str, int]]:
+    """Each dimension whose range goes on there has each of the sizes ``EDGES``, in turn, beside others that are as long as fits."""
+    across = [dim for dim in op.dims if dim.low < min(EDGES) and max(EDGES) < dim.high]
+    found = []
+    for edge, dim in product(EDGES, rng.sample(across, len(across))):
+        others = [other for other in rng.sample(op.dims, len(op.dims)) if other is not dim]
+        dims = {other.name: _size(rng, other, other.low + _SHORT) for other in op.dims} | {dim.name: edge}
+        _lengthen(rng, op, dims, others)
+        _double(op, dims, others, EDGE_ELEMENTS // 2)
+        _double(op, dims, others[::-1], EDGE_ELEMENTS)
+        if op.takes(dims) and elements(op, dims) <= EDGE_ELEMENTS and op.flops(**dims):
+            found.append(dims)
+    return found[:EDGE_COUNT]
+
+
+def _double(op: Operator, dims: dict[str, int], others: list[Dim], most: int) -> None:
+    """Doubles one size after the other, as often as ``op`` takes it and all elements fit."""
+    for dim in others:
+        while (longer := dims | {dim.name: min(2 * dims[dim.name], dim.high)}) != dims:
+            if not op.takes(longer) or elements(op, longer) > most:
+                break
+            dims.update(longer)
 
 
 def _lengthen(rng: random.Random, op: Operator, dims: dict[str, int], others: list[Dim]) -> None:
