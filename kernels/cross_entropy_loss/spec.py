@@ -24,10 +24,11 @@ def bound(xp, u, out, X, Y, C):
 
 
 def patches(rng, name, values):
-    """In each tile of classes: as they are, most of the weight in few places, holes, or nothing at all."""
+    """In each tile of classes: as they are, most of the weight in few places, holes, nothing at all, or all alike."""
     xp = rng.xp
-    kinds = rng.integers(f"{name} kinds", (-(-values.size // TILE),), 0, 4)
-    kind = xp.repeat(kinds, TILE)[: values.size]
+    kinds = rng.integers(f"{name} kinds", (-(-values.size // TILE),), 0, 5)
+    kind, first = (xp.repeat(of, TILE)[: values.size] for of in (kinds, values[::TILE]))
+    values = xp.where(kind == 4, first, values)
     values = xp.where(kind == 1, 1 + (values**3 >> 40), values)
     return xp.where((kind == 2) & (values % 3 == 0) | (kind == 3), 0, values)
 

@@ -11,8 +11,8 @@ from msbench.operators.mutants import Edit, Mutant
 from msbench.spec import Precision
 
 LARGE = 2**16
-SURE = 2**15
-"""Elements from which on an array that is cut into runs has patches of every kind, but for one time in ten thousand."""
+SURE = 2**16
+"""Elements from which on an array that is cut into runs has patches of every kind, but for one time in a hundred thousand."""
 TILE = 64
 
 Applies = Callable[..., bool]

@@ -35,6 +35,13 @@ KINDS: MappingProxyType[str, Kind] = MappingProxyType(
         "spiked": Kind(share=1 / 64, a=256.0, b=-256.0),
         "ties": Kind(scale=4.0, levels=4.0),
         "zeros": Kind(share=1.0, a=0.0, b=-0.0),
+        # Whole packets and warps of what a formula for small, middling or large numbers alone takes.
+        "millionths": Kind(scale=2.0**-19),
+        "thousandths": Kind(scale=2.0**-10),
+        "units": Kind(scale=3.0, offset=5.0),
+        "minus_units": Kind(scale=3.0, offset=-5.0),
+        "tens": Kind(scale=11.0, offset=19.0),
+        "minus_tens": Kind(scale=11.0, offset=-19.0),
         "negative": Kind(scale=35.0, offset=-65.0),
         # From where a logistic function is nearly 1 to where exp overflows in fp32.
         "positive": Kind(scale=35.0, offset=65.0),

@@ -32,7 +32,12 @@ DOTS = 8
 _DOT = 8.0  # their size, at most
 _STRANGE = 4  # once in so many times they are all NaN, or infinite, where the array may have such elements: who looks for numbers there finds none
 _STRANGERS = (("nan", NAN), ("nan", -NAN), ("infinities", INFINITY), ("infinities", -INFINITY))
-_ODD = (45, 15, 15, 1)  # what chunks are cut at, times a power of two; short arrays have the smaller ones
+_ODD = (
+    (2**10, (5 * 7 * 9 * 11, 13 * 17 * 19, 7 * 9 * 11 * 13)),
+    (2**8, (45, 5 * 7 * 9, 5 * 7 * 11, 45, 1, 13 * 17)),
+    (1, (45, 15, 15, 1)),
+)
+"""What chunks' lengths are times a power of two, and the least such power: an array has the first ones that are all short enough for it."""
 
 _STRUCTURED = 8  # once in so many times small integers have none, else one element breaks it
 _APART = 8  # powers of two, which a number and its negative are apart
@@ -50,7 +55,10 @@ ORDERED = tuple(kind for kind in KINDS if kind != "vast")
 EVERY = tuple(kind for kind in ORDERED if kind not in ("bottom", "masked"))
 """For operators that work on each element alone, or move it."""
 NONFINITE = ("gaps", "lowest", "lone", "infinities", "nan")
-SMALL = ("uniform", "few", "spiked", "ties", "zeros", "negative", "tiny")
+SMALL = (
+    *("uniform", "few", "spiked", "ties", "zeros", "negative", "tiny"),
+    *("millionths", "thousandths", "units", "minus_units", "tens", "minus_tens"),
+)
 """For sums over all patches, in which a large one would hide every other."""
 FINITE = (*SMALL, "large")
 TERMS = (*FINITE, *NONFINITE)
@@ -144,15 +152,16 @@ def _mirrored(rng: Any, name: str, length: int) -> Any:
 
 
 def chunk(rng: Any, name: str, size: int) -> int:
-    """A length up to half of ``size``: what several blocks of each of a GPU's multiprocessors have, or else an odd number of ``_ODD`` times 2^k.
+    """A length below ``size``: what several blocks of each of a GPU's multiprocessors have, or else an odd number with many divisors times 2^k.
 
-    The latter is more than a sixteenth of the size: whole chunks of 2^k, 3·2^k, 5·2^k and 9·2^k elements end there, for many k.
+    There, more than halfway along, whole tiles end of nearly all sizes that kernels have: 2^k threads with up to 15 elements each, or 17.
     """
-    most, blocks = size // 2, MULTIPROCESSORS * 2 ** rng.position(f"{name} blocks", 4)
+    most, blocks = max(1, size - 1), MULTIPROCESSORS * 2 ** rng.position(f"{name} blocks", 4)
     if size >= FEWEST_EACH * blocks and not rng.position(f"{name} one each", 3):
         return int(-(-size // blocks))
-    odd = next(odd for odd in _ODD[rng.position(f"{name} odd", len(_ODD)) :] if odd <= most or odd == 1)
-    return int(odd * 2 ** max(0, (most // odd).bit_length() - 1 - rng.position(f"{name} chunk", 3)))
+    odds = next(odds for least, odds in _ODD if least == 1 or most >= least * max(odds))
+    odd = next(odd for odd in odds[rng.position(f"{name} odd", len(odds)) :] if odd <= most or odd == 1)
+    return int(odd * 2 ** ((most // odd).bit_length() - 1))
 
 
 def in_runs(rng: Any, name: str, count: int) -> tuple[Any, int]:

@@ -269,9 +269,9 @@ def draw_coo(rng: Any, distribution: str, rows: int, cols: int, nnz: int) -> dic
     if distribution == "sorted":
         row = xp.sort(row)
         col = _band(rng, row, rows, cols)
-        if rng.position("in runs", 2):
-            place = xp.minimum(patchwork.in_runs(rng, "runs", nnz)[0], nnz - 1)
-            row, col = row[place], col[place]
+        if rng.position("in runs", 4):
+            place, places = patchwork.in_runs(rng, "runs", nnz)
+            row, col = (of[place * nnz // places] for of in (row, col))
         else:
             pair = [rng.position(f"swapped {which}", nnz) for which in range(2)]
             row[pair] = row[pair[::-1]]

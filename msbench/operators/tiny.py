@@ -49,7 +49,7 @@ EDGE_COUNT = 6
 EDGE_ELEMENTS = 2**19
 """So many they have at least half of, as far as there is room: of 2^16 columns of a sparse matrix seldom is one without an entry then."""
 
-_ROWS = (16, 1024)  # of a broad case, each in another part of this range
+_ROWS = (16, 2048)  # of a broad case, each in another part of this range
 _CHUNKS = 3 * 5 * 7  # times a power of two: a few more elements are a few more than whole chunks of many a size
 _TAIL = 7  # elements behind the last chunk, at most
 _FILLED = 3 / 4  # of what fits, at least
