@@ -31,6 +31,6 @@ MUTANTS = (
     Mutant("stale boundary", (("u_new[at] = u_old[at];\n        return;", "return;"),)),
     Mutant("dropped tail", (("j >= ny) return", "j >= ny / 4 * 4) return"),), lambda nx, ny: ny % 4 != 0),
     dropped_last_tile("if (i >= nx || j >= ny) return;", "ny", "nx * ny"),
-    flushed_subnormals("u_old[at]", lambda nx, ny: nx + ny > 3000, edit="u_new[at] = {};"),
-    lost_signs_of_zeros("u_old[at]", lambda nx, ny: nx + ny > 3000, edit="u_new[at] = {};"),
+    flushed_subnormals("u_old[at]", lambda nx, ny: nx + ny > 300 and nx * ny > 16384, edit="u_new[at] = {};"),
+    lost_signs_of_zeros("u_old[at]", lambda nx, ny: nx + ny > 300 and nx * ny > 16384, edit="u_new[at] = {};"),
 )

@@ -62,7 +62,8 @@ OPERATOR = Operator(
     deterministic=True,
     bound_note=(
         "Inside there are at most ten fp32 roundings, each of at most 2⁻²⁴ times the sum of the terms' sizes "
-        "(Higham 2002, equation 4.4), and one to the element type. The boundary has to be copied exactly."
+        "(Higham 2002, equation 4.4), and one to the element type. The boundary has to be copied exactly. "
+        "Inputs are finite: of an infinite point (1 - 4r)·u makes an infinity, and u + r·(… - 4u) NaN."
     ),
     library_note="cuDNN's 3×3 convolution with one channel, and a copy of the boundary.",
     paper_name="stencil_2d",
