@@ -35,6 +35,14 @@ MUTANTS = (
         lambda nx, ny, nz: nz % 4 != 0,
     ),
     dropped_last_tile("if (j >= ny || k >= nz) return;", "nz", "nx * ny * nz"),
-    flushed_subnormals("u_old[at]", lambda nx, ny, nz: nx * ny + ny * nz + nx * nz > 3000 and nx * ny * nz > 16384, edit="u_new[at] = {};"),
-    lost_signs_of_zeros("u_old[at]", lambda nx, ny, nz: nx * ny + ny * nz + nx * nz > 3000 and nx * ny * nz > 16384, edit="u_new[at] = {};"),
+    flushed_subnormals(
+        "u_old[at]",
+        lambda nx, ny, nz: nx * ny + ny * nz + nx * nz > 3000 and nx * ny * nz > 16384,
+        edit="u_new[at] = {};",
+    ),
+    lost_signs_of_zeros(
+        "u_old[at]",
+        lambda nx, ny, nz: nx * ny + ny * nz + nx * nz > 3000 and nx * ny * nz > 16384,
+        edit="u_new[at] = {};",
+    ),
 )

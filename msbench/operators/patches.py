@@ -38,6 +38,8 @@ KINDS: MappingProxyType[str, Kind] = MappingProxyType(
         # Whole packets and warps of what a formula for small, middling or large numbers alone takes.
         "millionths": Kind(scale=2.0**-19),
         "thousandths": Kind(scale=2.0**-10),
+        "hundredths": Kind(scale=2.0**-6),
+        "quarters": Kind(scale=2.0**-2),
         "units": Kind(scale=3.0, offset=5.0),
         "minus_units": Kind(scale=3.0, offset=-5.0),
         "tens": Kind(scale=11.0, offset=19.0),

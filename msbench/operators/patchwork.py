@@ -57,7 +57,7 @@ EVERY = tuple(kind for kind in ORDERED if kind not in ("bottom", "masked"))
 NONFINITE = ("gaps", "lowest", "lone", "infinities", "nan")
 SMALL = (
     *("uniform", "few", "spiked", "ties", "zeros", "negative", "tiny"),
-    *("millionths", "thousandths", "units", "minus_units", "tens", "minus_tens"),
+    *("millionths", "thousandths", "hundredths", "quarters", "units", "minus_units", "tens", "minus_tens"),
 )
 """For sums over all patches, in which a large one would hide every other."""
 FINITE = (*SMALL, "large")
