@@ -36,6 +36,19 @@ def test_the_mean_of_the_first_ones_is_a_bad_guess(count: int) -> None:
     assert max(errors) > 2
 
 
+def test_the_mean_of_a_sample_is_a_bad_guess() -> None:
+    """Of the first; of the first, the middle and the last; or of every 32nd part of a line."""
+    parts: list[int] = []
+    for seed in range(12):
+        x = draw(seed, (1_000_003,), "probed")
+        assert variance_error(x, x.mean()) < 0.1
+        for sample in (x[:1], x[[0, len(x) // 2, -1]], x[[0, -1]]):
+            assert variance_error(x, np.median(sample)) > 1
+        parts.append(len(x[np.abs(x) > 1]))
+        assert parts[-1] == 3 or variance_error(x, x[:: len(x) // 32].mean()) > 1
+    assert len(set(parts)) == 3
+
+
 def test_offsets_are_along_the_first_axis_and_fit_short_ones() -> None:
     leads = set()
     for seed in range(9):

@@ -56,7 +56,8 @@ OPERATOR = Operator(
     distributions=(*STANDARD_DISTRIBUTIONS, *offsets.DISTRIBUTIONS),
     bound_note=(
         "The mean of N terms in fp32 errs by 8·2⁻²⁴·√N' times its largest partial sum over N, N' = min(N, 4096) (Higham "
-        "and Mary 2019, theorem 3.1), and a variance by two passes or Welford's updates by min(N', 8√N')·2⁻²⁴·κ of itself, "
+        "and Mary 2019, theorem 3.1), and a variance by two passes or Welford's updates, merged after 4096, by "
+        "min(N', 8√N')·2⁻²⁴·κ of itself, "
         "κ² = 1 + mean²/variance, plus the mean's error squared (Chan, Golub and LeVeque 1983, table 1). Twenty "
         "roundings and the one to the element type follow; E[x²] - E[x]², which errs by κ times more, is rejected where κ "
         "is large (distribution offset, in fp32; bf16 makes all its numbers equal) and accepted where it is not."

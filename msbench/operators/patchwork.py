@@ -152,13 +152,15 @@ def _mirrored(rng: Any, name: str, length: int) -> Any:
 
 
 def chunk(rng: Any, name: str, size: int) -> int:
-    """A length below ``size``: what several blocks of each of a GPU's multiprocessors have, or else an odd number with many divisors times 2^k.
+    """A length below ``size``: what several blocks of each of a GPU's multiprocessors have, all whole packets, or an odd number with many divisors times 2^k.
 
     There, more than halfway along, whole tiles end of nearly all sizes that kernels have: 2^k threads with up to 15 elements each, or 17.
     """
     most, blocks = max(1, size - 1), MULTIPROCESSORS * 2 ** rng.position(f"{name} blocks", 4)
     if size >= FEWEST_EACH * blocks and not rng.position(f"{name} one each", 3):
         return int(-(-size // blocks))
+    if not rng.position(f"{name} packets", 4):
+        return most - most % 2 ** (1 + rng.position(f"{name} packet", 4)) or most
     odds = next(odds for least, odds in _ODD if least == 1 or most >= least * max(odds))
     odd = next(odd for odd in odds[rng.position(f"{name} odd", len(odds)) :] if odd <= most or odd == 1)
     return int(odd * 2 ** ((most // odd).bit_length() - 1))

@@ -54,6 +54,7 @@ POISONS = (Poison(floats=0xFF, integers=0xC3), Poison(floats=0x5D, integers=0x61
 
 _REPEATS = 3
 _MIXED_BYTES = 2**30
+_EACH_BYTES = 2**24
 
 
 class Memory(Computes, Protocol):
@@ -108,12 +109,15 @@ class CaseCheck:
         return self._lay_out(misaligned=True)
 
     @cached_property
-    def _mixed_arena(self) -> Arena | None:
-        """With one misaligned array, drawn: a kernel has to look at each. None where a size is public, or too large to have another arena for it."""
-        if self.case.split is not Split.HELDOUT or self._misaligned_arena.layout.nbytes > _MIXED_BYTES:
-            return None
-        only = int(digest(self.case.id, str(self._seed))[:8], 16) % len(self._misaligned_arena.layout.slots)
-        return self._lay_out(misaligned=True, only=only)
+    def _mixed_arenas(self) -> tuple[Arena, ...]:
+        """Each with one misaligned array: a kernel has to look at all. Of a large case only one, drawn; none where a size is public, or too large."""
+        layout = self._misaligned_arena.layout
+        if self.case.split is not Split.HELDOUT or layout.nbytes > _MIXED_BYTES:
+            return ()
+        count = len(layout.slots)
+        drawn = int(digest(self.case.id, str(self._seed))[:8], 16) % count
+        each = range(count) if layout.nbytes <= _EACH_BYTES else (drawn,)
+        return tuple(self._lay_out(misaligned=True, only=only) for only in each)
 
     def _lay_out(self, misaligned: bool, only: int | None = None) -> Arena:
         layout = Layout.of(self.problem, misaligned=misaligned, only=only)
@@ -137,7 +141,7 @@ class CaseCheck:
         """Give back arenas and arrays."""
         self._memory.close()
         self.right = None
-        for made in ("expectation", "_other", "touched", "_arena", "_misaligned_arena", "_mixed_arena"):
+        for made in ("expectation", "_other", "touched", "_arena", "_misaligned_arena", "_mixed_arenas"):
             self.__dict__.pop(made, None)
         with span("memory"):
             pool.shrink(self._xp)
@@ -230,10 +234,9 @@ class _Attempt:
             self._launch(arena, expectation, poison, again=True)
 
     def _misaligned(self) -> None:
-        for arena in (self._check._misaligned_arena, self._check._mixed_arena):
-            if arena is not None:
-                arena.write_inputs(self._check.expectation.inputs)
-                self._launch(arena, self._check.expectation, POISONS[0])
+        for arena in (self._check._misaligned_arena, *self._check._mixed_arenas):
+            arena.write_inputs(self._check.expectation.inputs)
+            self._launch(arena, self._check.expectation, POISONS[0])
 
     def _repeat(self) -> None:
         arena, expectation = self._check._arena, self._check.expectation
