@@ -26,6 +26,7 @@ kernel may take for minus infinity."""
 RISE = 64.0
 """exp of this is finite in fp32, and not its product with a large value. A weight of exp(-RISE) keeps 2³² above what fp32 flushes to
 zero, which a kernel may use to scale weights by less than their row's maximum; and a zero would make NaN of an infinite value."""
+CLIMB = 128.0
 KEYS = ("uniform", "few", "zeros", "tiny")
 QUERIES = (*KEYS, "ties", "infinities", "nan")
 FAR = 32.0
@@ -135,7 +136,8 @@ def inputs(rng, distribution, q, kv, d, dv):
 def patches(rng, distribution, q, kv, d, dv):
     """Kinds of queries, keys, and columns of V. What is not finite is in a query or a column, and leaves the others alone.
 
-    In ``patchwork`` the scores of some queries are anywhere between 0 and RISE.
+    In ``patchwork`` the scores of some queries are anywhere between 0 and RISE, or rise to CLIMB from key to key: a maximum that
+    lags behind lets weights overflow. Then values are finite, since weights are zero in fp32 alone.
     """
     Q = rng.floats("Q", (q, d), distribution, axis=1, kinds=QUERIES)
     K = rng.floats("K", (kv, d), distribution, axis=1, kinds=KEYS)
@@ -143,10 +145,14 @@ def patches(rng, distribution, q, kv, d, dv):
     for number, depth in enumerate(DEEP):
         Q[:, 0] = rng.xp.where(which == number, rng.xp.float32(-depth * sqrt(d)), Q[:, 0])
     K[:, 0] = 1
+    kinds = patchwork.TERMS
     if d > 1 and distribution == "patchwork":
-        Q[:, 1] = rng.xp.where(rng.integers("rises", (q,), 0, 8) == 0, rng.xp.float32(RISE * sqrt(d)), Q[:, 1])
-        K[:, 1] = rng.uniform("steps", (kv,))
-    return {"Q": Q, "K": K, "V": rng.floats("V", (kv, dv), distribution, axis=0, kinds=patchwork.TERMS)}
+        climbs = rng.position("climbs", 2)
+        height = rng.xp.float32((CLIMB if climbs else RISE) * sqrt(d))
+        Q[:, 1] = rng.xp.where(rng.integers("rises", (q,), 0, 8) == 0, height, Q[:, 1])
+        K[:, 1] = rng.xp.arange(kv) / kv if climbs else rng.uniform("steps", (kv,))
+        kinds = patchwork.FINITE if climbs else kinds
+    return {"Q": Q, "K": K, "V": rng.floats("V", (kv, dv), distribution, axis=0, kinds=kinds)}
 
 
 def case(q, kv, d, dv, split):

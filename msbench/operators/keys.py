@@ -84,7 +84,7 @@ _FACTORS = (2, 2, 2, 3, 3, 5, 7, 11)
 
 
 def _combed(rng: Any, name: str, count: int) -> Any:
-    """Uniform, and above that up to 16 combs, each of larger keys than the next: 5 to 9 keys at equal distances.
+    """Uniform, and above that up to 16 combs, each of larger keys than the next: 5 to 9 keys at equal distances, or 13 to 28.
 
     Threads that stride over an array by their number have one comb's keys in one thread, if the distance is a multiple of that
     number, which itself is one of a warp's 32 lanes. So a distance has many divisors: 32 times small factors, as far as there is room, or
@@ -92,11 +92,15 @@ def _combed(rng: Any, name: str, count: int) -> Any:
     """
     values = rng.floats(name, (count,), "uniform")
     teeth = 5 + rng.position(f"{name} teeth", 5)
+    if not rng.position(f"{name} many", 3):
+        teeth = 13 + rng.position(f"{name} teeth", 16)
     for comb in range(min(_COMBS, count // (2 * teeth))):
         most = count // teeth
         if most >= patchwork.MULTIPROCESSORS and not rng.position(f"{name} threads {comb}", 3):
             blocks = patchwork.MULTIPROCESSORS
             distance = blocks * 2 ** rng.position(f"{name} block {comb}", (most // blocks).bit_length())
+            if 3 * distance <= most:  # blocks of 96, 192, 384 or 288 threads
+                distance *= (1, 3, 9)[rng.position(f"{name} third {comb}", 3 if 9 * distance <= most else 2)]
         else:
             distance = _LANES if most >= _LANES else 1
             for step in range(_LANES):

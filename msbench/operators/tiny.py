@@ -50,6 +50,7 @@ EDGE_ELEMENTS = 2**19
 """So many they have at least half of, as far as there is room: of 2^16 columns of a sparse matrix seldom is one without an entry then."""
 
 _ROWS = (16, 2048)  # of a broad case, each in another part of this range
+_LINES = (16, 4096)  # the same of an operator of three dimensions and more: long lines of a sparse matrix, say
 _CHUNKS = 3 * 5 * 7  # times a power of two: a few more elements are a few more than whole chunks of many a size
 _TAIL = 7  # elements behind the last chunk, at most
 _FILLED = 3 / 4  # of what fits, at least
@@ -78,8 +79,9 @@ def tiny(op: Operator, seed: int) -> tuple[Case, ...]:
     for number in range(COUNT):
         parts = {name: (order[number], COUNT) for name, order in strata.items()}
         _add(found, _fitting(rng, op, parts, number))
+    every = tuple(name for name in op.distributions if name in OF_EVERY_KIND)
     for number in range(USUAL_COUNT):
-        _add(found, _usual(rng, op, number))
+        _add(found, _usual(rng, op, number), every if number >= USUAL_COUNT // 2 else ())
     for number, dim in enumerate(_turns(rng, op)):
         _add(found, _thin(rng, op, dim, at_the_end=number < THIN_COUNT // 2))
     for number, dim in enumerate(_along(rng, op)):
@@ -93,7 +95,12 @@ def tiny(op: Operator, seed: int) -> tuple[Case, ...]:
         usual = not others and rng.random() < _UNIFORM
         case = Case(dims, Split.HELDOUT, "uniform" if usual else rng.choice(others or op.distributions))
         cases.append(vary(op, case, seed))
-    return tuple(cases)
+    if "nonfinite" not in op.distributions:
+        return tuple(cases)
+    # What a size of one or two is multiplied by zero for.
+    shortest = ({dim.name: min(dim.low + more, dim.high) for dim in op.dims} for more in (0, 1))
+    some = [Case(tuple(dims.items()), Split.HELDOUT, "nonfinite") for dims in shortest if op.takes(dims)]
+    return (*some, *(case for case in cases if case not in some))
 
 
 def _of_broad(op: Operator, number: int) -> tuple[str, ...]:
@@ -211,8 +218,10 @@ def _along(rng: random.Random, op: Operator) -> list[Dim]:
 
 def _broad(rng: random.Random, op: Operator, long: Dim, number: int) -> dict[str, int] | None:
     """Rows from one part of ``_ROWS``, and one dimension as long as fits; every other time, or without rows, a few elements behind whole chunks."""
-    rows, others = op.dims[0], [dim for dim in op.dims[1:] if dim is not long]
-    low, high = _ROWS
+    lines = [dim for dim in op.dims[:2] if dim is not long] if len(op.dims) > 2 else op.dims[:1]
+    rows = lines[number % len(lines)]  # of a matrix by columns these are rows
+    others = [dim for dim in op.dims if dim not in (rows, long)]
+    low, high = _ROWS if len(op.dims) < 3 else _LINES
     for attempt in range(_TRIES):
         dims = {dim.name: _size(rng, dim, dim.low + _SHORT) for dim in op.dims}
         if rows is not long:
