@@ -14,12 +14,16 @@ def bound(xp, u, out, A, x, M, N):
 
 
 def inputs(rng, distribution, M, N):
+    """``patchwork``: in eight rows, or a quarter of all, an infinity meets a zero of x, which no kernel may leave out."""
     if distribution == "crossed":
         return {"A": rng.crossed("A", (M, N), 1, 0), "x": rng.crossed("x", (N,), 0, 1)}
-    return {
-        "A": rng.floats("A", (M, N), distribution, axis=1, kinds=patchwork.TERMS),
-        "x": rng.floats("x", (N,), distribution, kinds=patchwork.SMALL),
-    }
+    A = rng.floats("A", (M, N), distribution, axis=1, kinds=patchwork.TERMS)
+    x = rng.floats("x", (N,), distribution, kinds=patchwork.SMALL)
+    if distribution == "patchwork":  # x is one for all rows: by chance alone its zeros meet too few infinities
+        place = rng.position("opposed", N)
+        x[place] = 0
+        A[rng.integers("opposed rows", (min(8, M // 4),), 0, M), place] = float("inf")
+    return {"A": A, "x": x}
 
 
 def case(m, n, split):
