@@ -112,8 +112,10 @@ def _print(task: Task, verdict: Verdict) -> None:
     name, precision, mutant, tried, rejected, ratio = _row(task, verdict)
     mark = "[yellow]–[/]" if not verdict.tried else "[green]✓[/]" if verdict.good else "[red]✗[/]"
     closest = "" if verdict.narrowest is None else f", error ≥ {ratio} × bound"
+    again = f", {verdict.crashes} tried again after a crash" if verdict.crashes else ""
     out.print(
-        f"{mark} {name}/{precision} {escape(mutant)}: {rejected} of {tried} cases rejected{closest}", soft_wrap=True
+        f"{mark} {name}/{precision} {escape(mutant)}: {rejected} of {tried} cases rejected{closest}{again}",
+        soft_wrap=True,
     )
     if verdict.survived and verdict.mutant.everywhere:
         out.print(f"    [red]passed[/] {escape('; '.join(_names(verdict.survived)))}", soft_wrap=True)
@@ -144,6 +146,7 @@ def _trials(task: Task, verdicts: Sequence[Verdict], device_id: str, created_at:
                     "cases": verdict.tried,
                     "rejected": len(verdict.rejected),
                     "narrowest": verdict.narrowest,
+                    "crashes": verdict.crashes,
                     "message": f"Not rejected: {passed}" if passed else "",
                 },
                 device_id=device_id,

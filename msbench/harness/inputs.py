@@ -50,6 +50,8 @@ def generate(problem: Problem, seed: int, xp: Any) -> dict[str, Any]:
     else:
         try:
             drawn = op.inputs(rng, case.distribution, **op.scalar_values(case), **dims)
+        except MemoryError:  # others have the device's memory: no fault of the spec
+            raise
         except Exception as error:
             where = f"{place(op, error)}: inputs({case.distribution!r}) of {case.id}"
             raise SpecError(f"{where}: {type(error).__name__}: {error}") from error

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 
-from msbench.errors import DeviceFull, SpecError, UnsupportedError, WorkerError
+from msbench.errors import DeviceFull, UnsupportedError, WorkerError
 from msbench.harness.check.case import CaseCheck, fault_of
 from msbench.harness.check.cost import work
 from msbench.harness.protocols import Executor, Foresees, Progress, Runner
@@ -33,6 +33,7 @@ class Verdict:
     ``rejected`` holds the cases on which the check found fault, with the largest error over the bound (None where there is
     none, as for an output that was not written or has to be exact). ``survived``: cases on which it passed. ``failures``:
     why a case says nothing about the check, for example since the kernel crashed there; by the case's id, or by "build".
+    ``crashes``: how often it was tried again there for that, once a case: the fault may have been another process's.
     """
 
     mutant: Mutant
@@ -40,6 +41,7 @@ class Verdict:
     rejected: dict[Case, float | None] = field(default_factory=dict)
     survived: list[Case] = field(default_factory=list)
     failures: dict[str, Failure] = field(default_factory=dict)
+    crashes: int = 0
 
     @property
     def tried(self) -> int:
@@ -119,9 +121,7 @@ def check(
                     for subject in subjects:
                         if case in wanted[subject.verdict.mutant]:
                             subject.try_on(checking)
-            except (MemoryError, SpecError) as error:
-                if isinstance(error, SpecError) and not isinstance(error.__cause__, MemoryError):
-                    raise
+            except MemoryError as error:
                 raise DeviceFull(
                     f"{executor.device().name} has not enough memory to check {task.id} at {case.id}. "
                     "Choose smaller cases with --cases."
@@ -149,6 +149,19 @@ class Subject:
         built = self.building.result()
         if built.failure:
             return
+        result, ratio = self._result(check, built)
+        if result is not None and result.fault is Fault.CRASH and self.verdict.mutant.variant != "misaligned":
+            self.verdict.crashes += 1
+            result, ratio = self._result(check, built)
+        if result is None:
+            self.verdict.survived.append(check.case)
+        elif result.fault in _BY_CHECK or (result.fault in _BY_END and self.verdict.mutant.variant == "misaligned"):
+            self.verdict.rejected[check.case] = ratio
+        else:
+            self.verdict.failures[check.case.id] = result
+
+    def _result(self, check: CaseCheck, built: BuildResult) -> tuple[Failure | None, float | None]:
+        """What is wrong with it, and its largest error over the bound."""
         try:
             if self.runner is None:
                 self.runner = self.executor.open(self.op, built, self.candidate)
@@ -158,14 +171,9 @@ class Subject:
             failure, ratio = Failure(Fault.UNSUPPORTED, str(error)), None
         except WorkerError as error:
             failure, ratio = Failure(fault_of(error), str(error), error.log), None
-        if failure is None:
-            self.verdict.survived.append(check.case)
-        elif failure.fault in _BY_CHECK or (failure.fault in _BY_END and self.verdict.mutant.variant == "misaligned"):
-            self.verdict.rejected[check.case] = ratio
-        else:
-            self.verdict.failures[check.case.id] = failure
         if failure is not None and failure.fault not in (_BY_CHECK if self.executor.measures else _BY_VALUE):
             self.close()  # the next case gets a process that nothing has happened to; a GPU's kernel writes to no process's memory
+        return failure, ratio
 
     def close(self) -> None:
         if self.runner is not None:

@@ -38,8 +38,8 @@ _PARTS = 32  # of the device's memory
 _ROOM = 16  # parts, for all cases that are checked at once
 _USUAL_MEMORY = 2**37  # of a device that does not tell
 
-_Told = tuple[str, dict[Case, float | None], list[Case], dict[str, Failure]]
-"""A mutant's name, and its verdict's ``rejected``, ``survived`` and ``failures``: a mutant itself can't be sent."""
+_Told = tuple[str, dict[Case, float | None], list[Case], dict[str, Failure], int]
+"""A mutant's name, and its verdict's ``rejected``, ``survived``, ``failures`` and ``crashes``: a mutant itself can't be sent."""
 
 
 def surveys(
@@ -118,8 +118,8 @@ def _side_by_side(
             by_name = {mutant.name: mutant for mutant in survey.wanted}
             try:
                 return [
-                    Verdict(by_name[name], precision, rejected, survived, failures)
-                    for name, rejected, survived, failures in asked.result()
+                    Verdict(by_name[name], precision, rejected, survived, failures, crashes)
+                    for name, rejected, survived, failures, crashes in asked.result()
                 ]
             except BrokenProcessPool:
                 raise WorkerCrashed(
@@ -202,4 +202,4 @@ def _survey(name: str, folder: str, precision: Precision, cases: dict[str, tuple
     for failure in (failure for one in found for failure in one.failures.values()):
         if failure.fault == Fault.OUT_OF_MEMORY:  # which may lie with the others
             raise DeviceFull(failure.message)
-    return [(one.mutant.name, one.rejected, one.survived, one.failures) for one in found]
+    return [(one.mutant.name, one.rejected, one.survived, one.failures, one.crashes) for one in found]

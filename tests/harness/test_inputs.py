@@ -241,3 +241,11 @@ def test_cupy_gives_the_same_bits(distribution: str) -> None:
     for seed in range(3):
         for one, other in zip(_drawn(np, distribution, seed), _drawn(cupy, distribution, seed), strict=True):
             assert one.tobytes() == cupy.asnumpy(other).tobytes()
+
+
+def test_a_device_without_room_is_no_fault_of_the_spec() -> None:
+    def inputs(rng: Any, distribution: str, N: int) -> dict[str, Any]:
+        raise MemoryError("of 8 GiB")
+
+    with pytest.raises(MemoryError, match="of 8 GiB"):
+        draw(8, op=dataclasses.replace(VECTOR_ADD, inputs=inputs))

@@ -8,10 +8,14 @@ from functools import partial
 from multiprocessing import active_children
 from typing import ClassVar, cast
 
+import pytest
+
 from msbench import executors, operators
+from msbench.errors import WorkerCrashed
 from msbench.executors.cpu import CpuExecutor
 from msbench.harness.arena import Arena, Layout
-from msbench.harness.protocols import Executor
+from msbench.harness.protocols import Executor, Runner
+from msbench.model import BuildResult, Candidate, Fault
 from msbench.spec import Operator, Task
 from msbench.study.mutation import Survey, Verdict
 from msbench.study.surveys import surveys
@@ -87,6 +91,33 @@ def test_what_has_no_room_beside_others_is_checked_by_itself() -> None:
         found = dict(surveys(cast("Executor", crowded), every, seed=1))
     assert sorted(found) == [0, 1]
     assert all(verdict.rejected for some in found.values() for verdict in some)
+
+
+class _Crashing(CpuExecutor):
+    """Its first processes crash, as many as ``left``."""
+
+    left = 1
+
+    def open(self, op: Operator, built: BuildResult, candidate: Candidate) -> Runner:
+        if self.left:
+            self.left -= 1
+            raise WorkerCrashed("the kernel ended with cudaErrorLaunchFailure")
+        return super().open(op, built, candidate)
+
+
+@pytest.mark.parametrize(("crashes", "rejected"), [(0, 1), (1, 1), (2, 0)])
+def test_a_case_on_which_a_process_crashed_is_tried_once_more(crashes: int, rejected: int) -> None:
+    op = operators.load("relu")
+    case = min(op.cases, key=lambda case: operators.elements(op, dict(case.dims)))
+    with executors.pick("cpu") as alone:
+        assert isinstance(alone, CpuExecutor)
+        crashing = _Crashing(alone._compiler)
+    crashing.left = crashes
+    with crashing:
+        ((_, (verdict,)),) = surveys(crashing, [Survey(Task(op, FP32), {operators.mutants(op)[0]: [case]})], seed=1)
+    assert len(verdict.rejected) == rejected and verdict.good == bool(rejected)
+    assert verdict.crashes == min(crashes, 1)
+    assert [failure.fault for failure in verdict.failures.values()] == [Fault.CRASH] * (1 - rejected)
 
 
 def test_leaving_early_waits_for_no_process() -> None:
