@@ -6,7 +6,8 @@
 //             before the loads. Beyond, without registers, where x is not aligned to 16 bytes.
 //   resident  beyond, cooperative: all multiprocessors at the same tile of columns. A tile comes into a ring in shared memory, is added up
 //             there, moves to registers, and is written when the next one has been added up, so that nobody waits at the grid barrier
-//             between the two, and reads and writes are under way together. Squares are of distances from the mean of a few rows.
+//             between the two, and reads and writes are under way together. A thread takes its at most 16 rows' distances from the first of
+//             them, which can cost no more than four bits whatever they are, and what it found is joined in fp64.
 //
 // Bound: each element read once and written once: 65536x1024 in fp32 at an H100's 3.35 TB/s 160 us, in bf16 80; measured 194 and 101
 // (2026-11-26, cold), and 98 and 61 at 20000x1000, 35 and 28 at 2000x512, where tiles are short.
@@ -111,16 +112,15 @@ cudaError_t launch_few(const Arrays& a, cudaStream_t stream) {
 constexpr int kThreads = 512, kPacks = 16, kRows = kThreads / kPacks, kWarps = kThreads / 32;
 constexpr int kWidth = kPacks * kPacket;  // columns of a tile: 256 bytes, the least that DRAM takes well
 constexpr int kMostSteps = 16;            // of a tile: 2^16 rows on 132 SMs
-constexpr int kSlots = 26;                // of 8 KiB, all on their way: more than a tile
-constexpr int kSamples = 16;              // rows whose mean the squares are taken from
-constexpr int kQuads = kPacket / 4;
+constexpr int kSlots = kPacket == 8 ? 24 : 26;  // of 8 KiB, all on their way: more than a tile, as many as fit
+constexpr int kPairs = kPacket / 2;
 
-// Columns of a tile lie in shared memory, and in the workspace, as warps touch them without bank conflicts: quad q of pack p is float4
+// Columns of a tile lie in shared memory, and in the workspace, as warps touch them without bank conflicts: pair q of pack p is number
 // q·kPacks + p.
 struct Shared {
     uint4 ring[kSlots][kThreads];
-    float4 sums[kWarps][2][kQuads * kPacks];
-    float4 shift[2][kQuads * kPacks], mean[kQuads * kPacks], scale[kQuads * kPacks], beta[kQuads * kPacks];
+    double2 sums[kWarps][2][kPairs * kPacks];
+    float2 mean[kPairs * kPacks], scale[kPairs * kPacks], beta[kPairs * kPacks];
 };
 
 template <int kPending>
@@ -135,7 +135,7 @@ __device__ __forceinline__ void each_of(std::integer_sequence<int, kStep...>, F 
 }
 
 // The sum of a warp's two rows, in its first half.
-__device__ __forceinline__ float of_warp(float v) {
+__device__ __forceinline__ double of_warp(double v) {
     return v + __shfl_down_sync(~0u, v, kPacks);
 }
 
@@ -146,16 +146,12 @@ __device__ __forceinline__ void unpack(const uint4& raw, float (&v)[kPacket]) {
 }
 
 // A thread's columns, in the order of Shared.
-__device__ __forceinline__ void take(const float4* from, int pack, float (&v)[kPacket]) {
+__device__ __forceinline__ void take(const float2* from, int pack, float (&v)[kPacket]) {
 #pragma unroll
-    for (int q = 0; q < kQuads; ++q) reinterpret_cast<float4&>(v[4 * q]) = from[q * kPacks + pack];
-}
-__device__ __forceinline__ void give(float4* to, int pack, const float (&v)[kPacket]) {
-#pragma unroll
-    for (int q = 0; q < kQuads; ++q) to[q * kPacks + pack] = make_float4(v[4 * q], v[4 * q + 1], v[4 * q + 2], v[4 * q + 3]);
+    for (int q = 0; q < kPairs; ++q) reinterpret_cast<float2&>(v[2 * q]) = from[q * kPacks + pack];
 }
 
-__global__ void __launch_bounds__(kThreads, 1) resident(Arrays a, float* sums) {
+__global__ void __launch_bounds__(kThreads, 1) resident(Arrays a, double* sums) {
     extern __shared__ __align__(16) unsigned char raw_shared[];
     Shared& shared = *reinterpret_cast<Shared*>(raw_shared);
     const auto grid = cooperative_groups::this_grid();
@@ -177,81 +173,68 @@ __global__ void __launch_bounds__(kThreads, 1) resident(Arrays a, float* sums) {
         if (++in_step == steps) in_step = 0, in_row = row0, in_from += kWidth - steps * hop, in_column += kWidth;
         if (++slot == kSlots) slot = 0;
     };
-    const auto sample = [&](int tile) {
-        const int column = tile * kWidth + pack * kPacket, which = t / kPacks;
-        if (which >= kSamples || column >= a.columns) return make_uint4(0, 0, 0, 0);
-        return __ldg(reinterpret_cast<const uint4*>(a.x + int64_t(a.rows) * which / kSamples * a.columns + column));
-    };
-    const auto find_shift = [&](uint4 chosen, float4* shift) {
-        float v[kPacket];
-        unpack(chosen, v);
-#pragma unroll
-        for (int k = 0; k < kPacket; ++k) v[k] = of_warp(v[k]);
-        if (warp < kSamples / 2 && lane < kPacks) give(shared.sums[warp][0], pack, v);
-        __syncthreads();
-        if (t < kWidth) {
-            float sum = 0;
-#pragma unroll
-            for (int w = 0; w < kSamples / 2; ++w) sum += reinterpret_cast<const float*>(shared.sums[w][0])[t];
-            reinterpret_cast<float*>(shift)[t] = sum / kSamples;
-        }
-    };
-
     const auto steps_in = [&](int tile) {  // with an element of this thread
         return tile * kWidth + pack * kPacket < a.columns && row0 < a.rows ? (a.rows - row0 + stride - 1) / stride : 0;
     };
 
-    uint4 chosen = sample(0), held[kMostSteps];
+    uint4 held[kMostSteps];
     for (int i = 0; i < kSlots; ++i) load();
     for (int i = blockIdx.x * kThreads + t; i < tiles * 2 * kWidth; i += gridDim.x * kThreads) sums[i] = 0;
     auto token = grid.barrier_arrive();
-    find_shift(chosen, shared.shift[0]);
-    __syncthreads();
+    const double inverse = 1.0 / a.rows;
     for (int tile = 0; tile <= tiles; ++tile) {  // adds up this one, writes the one before
         if (tile < tiles) {
-            chosen = sample(tile + 1);
             const int own = steps_in(tile);
-            float v[kPacket], shift[kPacket], s1[kPacket] = {}, s2[kPacket] = {};
-            take(shared.shift[tile % 2], pack, shift);
+            float v[kPacket], first_row[kPacket] = {}, s1[kPacket] = {}, s2[kPacket] = {};  // s1, s2: of distances, and of their squares
             each_of(std::make_integer_sequence<int, kMostSteps>{}, [&](auto s) {
                 if (s >= steps) return;
                 wait_for_copies<kSlots - 1 - s>();
                 if (s >= own) return;
-                unpack(shared.ring[slot + s < kSlots ? slot + s : slot + s - kSlots][t], v);
+                unpack(shared.ring[slot + s < kSlots ? slot + s : slot + s - kSlots][t], s > 0 ? v : first_row);
+                if (s == 0) return;
 #pragma unroll
                 for (int k = 0; k < kPacket; ++k) {
-                    const float distance = v[k] - shift[k];
-                    s1[k] += v[k];  // not of distances, which err more where the mean is near 0
+                    const float distance = v[k] - first_row[k];
+                    s1[k] += distance;
                     s2[k] = fmaf(distance, distance, s2[k]);
                 }
             });
 #pragma unroll
-            for (int k = 0; k < kPacket; ++k) s1[k] = of_warp(s1[k]), s2[k] = of_warp(s2[k]);
-            if (lane < kPacks) give(shared.sums[warp][0], pack, s1), give(shared.sums[warp][1], pack, s2);
+            for (int q = 0; q < kPairs; ++q) {
+                double sum[2], squares[2];
+#pragma unroll
+                for (int k = 0; k < 2; ++k) {
+                    const double from = first_row[2 * q + k], apart = s1[2 * q + k];
+                    sum[k] = fma(double(own), from, apart);
+                    squares[k] = of_warp(fma(from, sum[k] + apart, double(s2[2 * q + k])));
+                    sum[k] = of_warp(sum[k]);
+                }
+                if (lane < kPacks) {
+                    shared.sums[warp][0][q * kPacks + pack] = make_double2(sum[0], sum[1]);
+                    shared.sums[warp][1][q * kPacks + pack] = make_double2(squares[0], squares[1]);
+                }
+            }
         }
         __syncthreads();
         grid.barrier_wait(std::move(token));  // the sums are zero, and those of the tile before are complete
-        if (tile < tiles && t < 2 * kWidth / 4) {
-            float4 sum = make_float4(0, 0, 0, 0);
+        if (tile < tiles && t < 2 * kWidth) {
+            double sum = 0;
 #pragma unroll
-            for (int w = 0; w < kWarps; ++w) {
-                const float4 part = shared.sums[w][0][t];
-                sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
-            }
-            atomicAdd(reinterpret_cast<float4*>(sums + tile * 2 * kWidth) + t, sum);
+            for (int w = 0; w < kWarps; ++w) sum += reinterpret_cast<const double*>(shared.sums[w])[t];
+            atomicAdd(sums + tile * 2 * kWidth + t, sum);
         }
         if (tile < tiles) token = grid.barrier_arrive();
         if (tile > 0 && t < kWidth) {
-            const int c = (tile - 1) * kWidth + t / 4 % kPacks * kPacket + t / (4 * kPacks) * 4 + t % 4;  // the column of float t
+            const int c = (tile - 1) * kWidth + t / 2 % kPacks * kPacket + t / (2 * kPacks) * 2 + t % 2;  // the column of number t
             const float gamma = c < a.columns ? msbench::to_float(a.gamma[c]) : 0.0f, beta = c < a.columns ? msbench::to_float(a.beta[c]) : 0.0f;
-            const float* of_column = sums + (tile - 1) * 2 * kWidth + t;
-            const float mean = __ldcg(of_column) / a.rows, distance = mean - reinterpret_cast<const float*>(shared.shift[(tile + 1) % 2])[t];
-            const float variance = fmaf(-distance, distance, __ldcg(of_column + kWidth) / a.rows);
+            const double* of_column = sums + (tile - 1) * 2 * kWidth + t;
+            const double mean = __ldcg(of_column) * inverse;
+            const float variance = fma(-mean, mean, __ldcg(of_column + kWidth) * inverse);
             reinterpret_cast<float*>(shared.mean)[t] = mean;
             reinterpret_cast<float*>(shared.scale)[t] = gamma * rsqrtf((variance < 0 ? 0.0f : variance) + a.epsilon);  // NaN stays
             reinterpret_cast<float*>(shared.beta)[t] = beta;
         }
-        find_shift(chosen, shared.shift[(tile + 1) % 2]);  // a barrier is in it
+        __syncthreads();
         float v[kPacket], mean[kPacket], scale[kPacket], offset[kPacket];
         take(shared.mean, pack, mean), take(shared.scale, pack, scale), take(shared.beta, pack, offset);
         scalar_t* to = a.y + first + (tile - 1) * kWidth;
@@ -276,7 +259,7 @@ __global__ void __launch_bounds__(kThreads, 1) resident(Arrays a, float* sums) {
 }  // namespace
 
 extern "C" size_t batch_norm_workspace(float, int64_t, int64_t C) {
-    return msbench::ceil_div(C, kWidth) * 2 * kWidth * sizeof(float);
+    return msbench::ceil_div(C, kWidth) * 2 * kWidth * sizeof(double);
 }
 
 extern "C" cudaError_t batch_norm(const scalar_t* x, const scalar_t* gamma, const scalar_t* beta, scalar_t* y, float epsilon,
@@ -296,5 +279,5 @@ extern "C" cudaError_t batch_norm(const scalar_t* x, const scalar_t* gamma, cons
     if (!msbench::packets_allowed(x, y) || C % kPacket != 0 || N > kMostSteps * kRows * blocks) {
         return launch_few<1, 32, 0, 256, 8>(a, stream);
     }
-    return msbench::Launch(blocks, kThreads, stream).shared(sizeof(Shared)).cooperative()(resident, a, static_cast<float*>(workspace));
+    return msbench::Launch(blocks, kThreads, stream).shared(sizeof(Shared)).cooperative()(resident, a, static_cast<double*>(workspace));
 }
