@@ -23,7 +23,7 @@ from msbench.model import Fault, Study
 from msbench.operators.mutants import FILE, Mutant
 from msbench.spec import Case, Operator, Precision, Split, Task
 from msbench.store.store import Store
-from msbench.study.mutation import Survey, Verdict
+from msbench.study.mutation import ENOUGH, Survey, Verdict
 from msbench.study.surveys import surveys
 from tests import turns
 
@@ -33,10 +33,6 @@ AFFORDABLE = 5e6
 ODD_SIZES_SEED = 3
 
 
-SAMPLES = 4
-"""On how many cases a mutant is tried that has to be found out on one."""
-
-
 def sample(op: Operator, mutant: Mutant) -> list[Case]:
     """The cheapest case with an odd size on which a mutant is wrong, and others: one, or some that are as cheap as possible."""
     drawn = operators.heldout(op, ODD_SIZES_SEED, count=24, max_elements=20_000)
@@ -44,7 +40,7 @@ def sample(op: Operator, mutant: Mutant) -> list[Case]:
     wrong = sorted(mutant.wrong_on((*op.cases, *drawn, *near)), key=lambda case: work(op, case))
     pool = [case for case in wrong if work(op, case) <= AFFORDABLE] or wrong[:1]
     if not mutant.everywhere:
-        return wrong[:SAMPLES]
+        return wrong[:ENOUGH]
     odd = [case for case in pool if any(size % 2 and size > 1 for _, size in case.dims)] or pool
     others = [case for case in pool if case != odd[0]] if odd else []
     return odd[:1] + random.Random(f"{op.name} {mutant.name}").sample(others, min(1, len(others)))
@@ -195,12 +191,13 @@ def test_what_is_wrong_with_a_file_of_mutants_is_named(tmp_path: Path, text: str
 
 
 def test_a_mutant_that_looks_at_samples_has_to_be_found_out_once() -> None:
-    here, there = (Case((("N", n),), Split.ODD) for n in (3, 5))
+    here, there, *others = (Case((("N", n),), Split.ODD) for n in range(ENOUGH))
     for everywhere, passed in ((True, False), (False, True)):
         mutant = Mutant("samples", (), everywhere=everywhere)
         assert Verdict(mutant, Precision.FP32, rejected={here: None}, survived=[there]).good is passed
         assert Verdict(mutant, Precision.FP32, rejected={here: None, there: None}).good
-        assert not Verdict(mutant, Precision.FP32, survived=[here, there]).good
+        assert not Verdict(mutant, Precision.FP32, survived=[here, there, *others]).good
+        assert Verdict(mutant, Precision.FP32, survived=[here]).decided is everywhere
 
 
 def test_a_mutant_is_tried_on_the_inputs_that_it_names() -> None:

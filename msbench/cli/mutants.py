@@ -87,7 +87,7 @@ def mutants(
             if store:
                 store.add_trials(_trials(task, verdicts, checker.id, began))
     found = [(wanted[number][0], verdict) for number in sorted(by_task) for verdict in by_task[number]]
-    tried = [verdict for _, verdict in found if verdict.tried]
+    tried = [verdict for _, verdict in found if verdict.decided]
     good = sum(verdict.good for verdict in tried)
     out.print(
         f"{good} of {len(tried)} mutants rejected wherever they are wrong [dim]{escape(where)}[/]", soft_wrap=True
@@ -110,7 +110,7 @@ def _row(task: Task, verdict: Verdict) -> tuple[str, ...]:
 
 def _print(task: Task, verdict: Verdict) -> None:
     name, precision, mutant, tried, rejected, ratio = _row(task, verdict)
-    mark = "[yellow]–[/]" if not verdict.tried else "[green]✓[/]" if verdict.good else "[red]✗[/]"
+    mark = "[yellow]–[/]" if not verdict.decided else "[green]✓[/]" if verdict.good else "[red]✗[/]"
     closest = "" if verdict.narrowest is None else f", error ≥ {ratio} × bound"
     again = f", {verdict.crashes} tried again after a crash" if verdict.crashes else ""
     out.print(
@@ -132,7 +132,7 @@ def _trials(task: Task, verdicts: Sequence[Verdict], device_id: str, created_at:
 
     harness = harness_digest()
     for verdict in verdicts:
-        if verdict.tried:
+        if verdict.decided:
             passed = "; ".join([*_names(verdict.survived), *verdict.failures])
             yield Trial(
                 study=Study.MUTANTS,
@@ -173,7 +173,7 @@ def _table(found: Sequence[tuple[Task, Verdict]], where: str) -> str:
         "",
         "Each operator's `mutants.py` holds small edits of its naive kernel that make it wrong. Each is checked like any version, "
         "with inputs that expose it (mostly uniform), and must be rejected on every case where it is wrong; one that "
-        "inspects samples of its input first, on at least one. For each precision: on how many of these cases it was rejected, and the "
+        "inspects samples of its input first, on at least one of four or more. For each precision: on how many of these cases it was rejected, and the "
         "smallest ratio over them of the largest error to the operator's bound, of which 1 is the limit. There is none of outputs that were "
         "not written or that have to be exact.",
         "",

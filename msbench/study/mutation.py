@@ -21,6 +21,9 @@ from msbench.spec import Case, Operator, Precision, Task
 
 Room = Callable[[Operator, Case], AbstractContextManager[object]]
 
+ENOUGH = 4
+"""Cases on one of which a mutant must be found out that is right where samples show it something unusual, as in about every second one."""
+
 _BY_VALUE = (Fault.MISMATCH, Fault.UNWRITTEN)
 _BY_CHECK = (*_BY_VALUE, Fault.OUT_OF_BOUNDS, Fault.INPUT_CHANGED)
 _BY_END = (Fault.LAUNCH, Fault.CRASH)  # what a processor makes of an address that is not aligned
@@ -49,11 +52,16 @@ class Verdict:
         return len(self.rejected) + len(self.survived) + len(self.failures)
 
     @property
+    def decided(self) -> bool:
+        """Whether it was tried enough to be ``good`` or not."""
+        return bool(self.tried if self.mutant.everywhere else self.rejected or self.failures or self.tried >= ENOUGH)
+
+    @property
     def good(self) -> bool:
         """Rejected wherever it was tried, or somewhere if no more is asked of it."""
         if self.mutant.everywhere:
             return self.tried == len(self.rejected)
-        return not self.failures and (bool(self.rejected) or not self.tried)
+        return not self.failures and (bool(self.rejected) or not self.decided)
 
     @property
     def narrowest(self) -> float | None:
