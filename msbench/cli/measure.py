@@ -230,7 +230,7 @@ def bench(
         command = added(command, "--no-hot") if many else command
     store = databases.writer(db)
     goes_on_with_resume(db)
-    failed = 0
+    failed, lost = 0, []
     passages: list[Passage] = []
     with (
         pick_executor(executor, db, device, store, ceilings=False) as chosen,
@@ -277,7 +277,7 @@ def bench(
                     store_ceilings(chosen, store)
                 if isinstance(results, MsbenchError):
                     err.print(f"[red]{job.task.id}[/]: {escape(str(results))}", soft_wrap=True)
-                    failed += len(job.candidates)
+                    lost.append(job.task.id)
                     continue
                 with job.spans.recording() if job.spans else nullcontext(), span("store"):
                     store.add_evaluations(job.task.operator, results)
@@ -296,8 +296,13 @@ def bench(
             place = {"device_id": worked.id, "harness": harness_digest(), "command": command}
             store.add_trials(trials(passed, **place, created_at=now))
     report.repeat(out, repeated(command, db))
+    if lost:
+        err.print(
+            f"No verdict on {', '.join(lost)}: see above. With --resume the same command tries again.", soft_wrap=True
+        )
     if failed:
         err.print(f"{failed} version(s) did not pass; the tables above say why.")
+    if lost or failed:
         raise typer.Exit(1)
 
 

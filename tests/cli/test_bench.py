@@ -29,6 +29,22 @@ from tests.cli.running import QUICKLY, run
 from tests.factories import FP32
 
 
+def test_bench_names_tasks_that_got_no_verdict(here: Path) -> None:
+    for name in ("good", "spoilt"):
+        run(here, "new-op", name)
+    spec = here / "ops" / "spoilt" / "spec.py"
+    spec.write_text(
+        spec.read_text("utf-8").replace("def reference(", "def reference(*_, **__):\n    return {}\n\n\ndef unused("),
+        "utf-8",
+    )
+    ended = run(here, "bench", "good/fp32", "spoilt/fp32", "--ops-dir", "ops", "--quick", *QUICKLY)
+    assert ended.returncode == 1
+    assert re.search("good/fp32 naive .* passed", ended.stdout)
+    reason, last = ended.stderr.splitlines()
+    assert reason.startswith("spoilt/fp32: ") and "return a dict with" in reason
+    assert last == "No verdict on spoilt/fp32: see above. With --resume the same command tries again."
+
+
 def test_bench_fails_if_a_version_fails_and_names_it(here: Path) -> None:
     run(here, "new-op", "mine")
     arguments = ("bench", "mine/fp32", "--ops-dir", "ops", "--quick", *QUICKLY)
