@@ -19,9 +19,8 @@ def inputs(rng, distribution, M, N):
         return {"A": rng.crossed("A", (M, N), 1, 0), "x": rng.crossed("x", (N,), 0, 1)}
     A = rng.floats("A", (M, N), distribution, axis=1, kinds=patchwork.TERMS)
     x = rng.floats("x", (N,), distribution, kinds=patchwork.SMALL)
-    if (
-        distribution == "patchwork" and M >= 4
-    ):  # x is one for all rows: by chance alone its zeros meet too few infinities
+    # x is one for all rows: by chance alone its zeros meet too few infinities.
+    if distribution == "patchwork" and M >= 4:
         place = rng.position("opposed", N)
         x[place] = 0
         A[rng.integers("opposed rows", (min(8, M // 4),), 0, M), place] = float("inf")
