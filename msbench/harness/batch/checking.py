@@ -30,7 +30,7 @@ from msbench.harness.batch.room import Room
 from msbench.harness.batch.turns import Turn, Turns
 from msbench.harness.check.cost import SHARED_HOST_WORK, work
 from msbench.harness.protocols import Progress
-from msbench.model import Evaluation
+from msbench.model import Evaluation, Fault, Status
 from msbench.spec import Case
 
 _Item = TypeVar("_Item")
@@ -233,6 +233,9 @@ class Checking:
             self._progress.advanced(done, total, self._jobs[number].task.id)
             if isinstance(measured, DeviceFull):
                 full.append(number)
+            elif isinstance(measured, list) and (short := _short_of_memory(measured)):
+                full.append(number)
+                self._checked[number] = short  # from the beginning: its verdict was that of the others
             elif isinstance(measured, list | SpecError):
                 yield number, measured
             else:
@@ -304,6 +307,14 @@ class Checking:
         for room in (self._room, self._room_to_measure):
             room.end()
         self._turns.end()
+
+
+def _short_of_memory(evaluations: Sequence[Evaluation]) -> DeviceFull | None:
+    """That a version found no memory when it was measured, which may have been in use by others."""
+    for one in evaluations:
+        if one.status is Status.MEASURE_FAILED and one.failure and one.failure.fault is Fault.OUT_OF_MEMORY:
+            return DeviceFull(f"{one.candidate.label}: {one.failure.message}")
+    return None
 
 
 def in_turns(longest_first: Sequence[_Item]) -> list[_Item]:

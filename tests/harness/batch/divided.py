@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ from msbench.harness.batch.job import Job
 from msbench.harness.protocols import ONLY_TURN, Checks, Plan, Turn
 from msbench.harness.sandbox.process import WorkerProcess
 from msbench.harness.spans import span
-from msbench.model import BuildResult, Candidate, Measurement
+from msbench.model import BuildResult, Candidate, Failure, Fault, Measurement
 from msbench.spec import Case, Operator, Precision, Problem, Task
 from tests.harness.fakes import FakeExecutor, FakeRunner, Kernel, case, right
 
@@ -155,7 +155,7 @@ class ToldRunner(FakeRunner):
 
 @dataclass
 class Beside(Divided):
-    """``dies``, ``hangs``, ``lost``, ``full``, ``short``, ``slow``: what happens when one operator is checked or measured.
+    """``dies``, ``hangs``, ``lost``, ``full``, ``crowded``, ``short``, ``slow``: what happens when one operator is checked or measured.
 
     ``times``: each measurement has a part that it does elsewhere (which takes op0 long), one that it does alone and one that it does
     beside others.
@@ -197,6 +197,10 @@ class Beside(Divided):
             raise DeviceError("The GPU fell off.")
         if self.behaviour.get("full") == op.name and len(self.open_now) > len(runners):
             raise MemoryError
+        if self.behaviour.get("crowded") == op.name and len(self.open_now) > len(runners):
+            lacking = Failure(Fault.OUT_OF_MEMORY, "the harness's own call returned cudaErrorMemoryAllocation")
+            first, *others = super().measure(problem, runners, plan)
+            return [replace(first, failure=lacking), *others]
         if "times" in self.behaviour:
             self.turn.leave()
             with self.noted("elsewhere", op.name):

@@ -295,6 +295,24 @@ def test_what_one_task_suffers_is_its_own_result_and_a_full_device_is_tried_agai
     assert not divided.told("open")
 
 
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_version_that_found_no_memory_to_be_measured_beside_others_is_tried_again_alone(
+    divided: Divided, ops: Path, size: int
+) -> None:
+    divided.behaviour = {"crowded": "op1"}
+    wanted = jobs(ops, "op0", "op1", "op2", "op3")
+    with Referees() as own:
+        found = list(batch._side_by_side(divided, wanted, "test", Told(), size, None, own))
+    assert len(found) == 4
+    for _, results in found:
+        assert isinstance(results, list)
+        assert [one.status for one in results] == [Status.PASSED, Status.CHECK_FAILED]
+        assert [m.case.id for m in results[0].measurements] == ["N=64", "N=2048"]
+    if size > 1:
+        assert (divided.folder / "began op1").read_text().split() == ["right", "wrong"] * 2
+    assert not divided.told("open")
+
+
 def test_what_found_the_device_full_costs_nobody_at_work_its_processes(divided: Divided, ops: Path) -> None:
     divided.behaviour = {"full": "op0", "slow": "op2"}
     found = list(evaluate_all(divided, jobs(ops, "op0", "op1", "op2"), command="test", progress=Told(), batch=3))
