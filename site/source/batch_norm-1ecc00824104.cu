@@ -9,10 +9,11 @@
 //             between the two, and reads and writes are under way together. A thread takes its at most 16 rows' distances from the first of
 //             them, which can cost no more than four bits whatever they are, and what it found is joined in fp64.
 //
-// Bound: each element read once and written once: 65536x1024 in fp32 at an H100's 3.35 TB/s 160 us, in bf16 80; measured 194 and 101
-// (2026-11-26, cold), and 98 and 61 at 20000x1000, 35 and 28 at 2000x512, where tiles are short.
-// Lost, 65536x1024: a tile in registers that is written before the next is added up, 230 and 116, though 1 to 4 us faster in the two smaller
-// cases (H100); a tile that stays in the ring until it is written; two passes over x with 216 KiB a multiprocessor kept between them.
+// Bound: each element read once and written once: 65536x1024 in fp32 at an H200's 4.8 TB/s 112 us, in bf16 56; measured 155.5 and 80.8
+// (2026-11-28, cold), and in the smaller cases, 16x16 to 1024x1024, 4.4 to 8.6.
+// Lost, 65536x1024, on an H100, where this plan with sampled shifts took 194 and 101: a tile in registers that is written before the next is
+// added up, 230 and 116, though 1 to 4 us faster at 20000x1000 and 2000x512; a tile that stays in the ring until it is written; two passes
+// over x with 216 KiB a multiprocessor kept between them.
 
 #include <utility>
 
